@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 
 from bench.ratio import Ratio, report, timed
-from gert.ecosystem.host.config.policies import sound
+from gert.ecosystem.host.config.policies import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.driver import Driver
 from gert.ecosystem.host.run.journal import Journal
-from gert.ecosystem.host.run.lease import driving
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.lease import hold_lease
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.worlds import Real, World
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.process.descriptors import keep_private
 from gert.ecosystem.tools.stdio import Stdio
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AnyAnswer, Ask, ToolAnswer
+from gert.kernel.engine.requests import AnyAnswer, Request, ToolAnswer
 from gert.kernel.engine.run import run
 from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.redaction import Redactor
@@ -66,11 +66,11 @@ class Immediate:
     def __init__(self) -> None:
         self._answer = ToolAnswer(outputs={"code": 200}, exit_code=0)
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """Always the same."""
         return self._answer
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Never comes to this."""
         return self._answer
 
@@ -81,7 +81,7 @@ def program_of(folder: Path, steps: str) -> tuple[Program, str]:
     (folder / "tools" / "look.tool.yaml").write_text(TOOL)
     file = folder / "bench.yaml"
     file.write_text(HEAD + steps + END)
-    checked = sound(Workspace().check(str(file)))
+    checked = require_sound(Workspace().check(str(file)))
     assert checked.program is not None
     return checked.program, checked.document.digest
 
@@ -112,7 +112,7 @@ def drive(program: tuple[Program, str], world: World, folder: Path | None = None
         if folder is None:
             await finish(Journal("run-1"))
             return []
-        async with SqliteLedger(folder / "ledger.db") as ledger, driving(ledger, "run-1"):
+        async with SqliteLedger(folder / "ledger.db") as ledger, hold_lease(ledger, "run-1"):
             await finish(Journal("run-1", ledger, mirror=Mirror.begin(str(folder / "trace.jsonl"))))
             return [line async for line in ledger.stream("run-1")]
 
@@ -131,7 +131,7 @@ def real(program: Program, **added: str) -> World:
     environment = {**os.environ, **added}
     stdio = Stdio(environment=environment, secrets={}, redactor=Redactor(), withheld=frozenset(), working=os.getcwd())
     nobody: Any = type("Nobody", (), {"wait": None})()
-    return Real(program, Intake(Redactor()), transports={"stdio": stdio}, approvals=nobody, collect=nobody.wait)
+    return Real(program, Sanitizer(Redactor()), transports={"stdio": stdio}, approvals=nobody, collect=nobody.wait)
 
 
 @contextmanager

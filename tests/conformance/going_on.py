@@ -9,20 +9,20 @@ from tests.conformance.runs import NOON
 from tests.conformance.test_replay import by_place
 from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.redrive.reconcile import Reconciled, settle_doubts
+from gert.ecosystem.host.redrive.reconcile import Reconciled, reconcile_calls
 from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import Journal, Logged, read_answers
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, read_answers
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.worlds import World
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AnyAnswer, Ask, Said
+from gert.kernel.engine.requests import AnyAnswer, Emit, Request
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.runbook import RunResumed
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import Redactor
 
 LOU = Principal("human", "lou")
-RESUMED = Said(RunResumed(actor="lou", host="h", gert_version="v", answered=1), None, LOU)
+RESUMED = Emit(RunResumed(actor="lou", host="h", gert_version="v", answered=1), None, LOU)
 OF_THE_HOST = frozenset({"run_resumed", "run_forked", "step_reconciled"})
 
 
@@ -48,11 +48,11 @@ class Stopped:
         self._within = within
         self.driver: Driver | None = None
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """As the world has it."""
         return self._world.immediate(ask)
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """As the world has it; whoever answers may be the one who stops the run, or somebody beside."""
         self._left -= 1
         if self._left == 0 and self.driver is not None:
@@ -64,7 +64,13 @@ class Stopped:
 
 
 def driven(
-    setup: Setup, world: World, store: MemoryLedger, lanes: int, *, recorded: Iterable[Logged] = (), **options: Any
+    setup: Setup,
+    world: World,
+    store: MemoryLedger,
+    lanes: int,
+    *,
+    recorded: Iterable[RecordedAnswer] = (),
+    **options: Any,
 ) -> RunResult:
     """Drive a run on a clock that ticks with every event."""
     ticks = itertools.count()
@@ -84,13 +90,13 @@ def driven(
 def gone_on(setup: Setup, world: World, store: MemoryLedger, lanes: int) -> RunResult:
     """Go on with a run that was cut off; calls that may have happened are made again."""
     journal = store.resumed(setup.run_id, opening=[RESUMED], clock=lambda: NOON)
-    reconciled = Reconciled(world, Intake(Redactor()))
+    reconciled = Reconciled(world, Sanitizer(Redactor()))
 
-    def go_live(announced: list[Ask[Any]]) -> None:
-        choices = settle_doubts(announced, {"*": "retry"})
+    def go_live(announced: list[Request[Any]]) -> None:
+        choices = reconcile_calls(announced, {"*": "retry"})
         journal.go_live()
         for choice in choices:
-            journal.say(Said(choice.event, choice.path, None))
+            journal.say(Emit(choice.event, choice.path, None))
         reconciled.settled = {choice.key: choice for choice in choices}
 
     journal.on_end = lambda: go_live([])

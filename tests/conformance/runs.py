@@ -10,18 +10,17 @@ import yaml
 from tests.conformance.cases import ROOT
 from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.config.policies import sound
+from gert.ecosystem.host.config.policies import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import Journal, Logged, read_answers
+from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, read_answers
 from gert.ecosystem.host.run.worlds import DryRun, Probe, World
-from gert.kernel.engine.extract import Printed, extract
+from gert.kernel.engine.extract import ToolOutput, extract
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import Given, resolve_inputs
+from gert.kernel.engine.inputs import GivenInput, resolve_inputs
 from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
-    Ask,
     AwaitApproval,
     CallExtension,
     CallTool,
@@ -29,12 +28,13 @@ from gert.kernel.engine.requests import (
     EvidenceAnswer,
     Pause,
     PauseAnswer,
+    Request,
     Response,
     Steps,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
-    answer_with,
+    failed_answer,
 )
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import Envelope, decode
@@ -85,12 +85,12 @@ class Scripted:
         self._used: dict[tuple[str, str], int] = {}
         self.cancel: dict[str, Any] | None = case.get("cancel")
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """The next answer to a question."""
         question = {Pause: "pause", AwaitApproval: "approval"}.get(type(ask), "first")
         cancel = self.cancel
         if cancel and cancel["at"] in (ask.path, ask.step_id) and cancel.get("question", question) == question:
-            return answer_with(ask, Failure("cancelled", cancel.get("reason", "interrupted")))
+            return failed_answer(ask, Failure("cancelled", cancel.get("reason", "interrupted")))
         if isinstance(ask, CallTool):
             return self._tool(ask)
         if isinstance(ask, CallExtension):
@@ -104,13 +104,13 @@ class Scripted:
         assert isinstance(ask, Pause)
         return PauseAnswer(duration=ask.seconds)
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """The same, for those who wait."""
         answer = self.immediate(ask)
         assert answer is not None
         return answer
 
-    def _next(self, section: str, ask: Ask[Any]) -> dict[str, Any]:
+    def _next(self, section: str, ask: Request[Any]) -> dict[str, Any]:
         given: Mapping[str, Any] = self._case.get(section, {})
         key = next((each for each in (ask.path, ask.step_id) if each in given), None)
         assert key is not None, f"the case has no answer in `{section}` for `{ask.path}`"
@@ -129,7 +129,7 @@ class Scripted:
             given.setdefault("outputs", {})
             tool = self._program.tool_names[ask.tool].tool
             assert tool is not None
-            printed = Printed(exit_code=code or 0, stdout=given.get("stdout", ""), stderr=given.get("stderr", ""))
+            printed = ToolOutput(exit_code=code or 0, stdout=given.get("stdout", ""), stderr=given.get("stderr", ""))
             found = extract(tool.actions[ask.action], ask.contract.outputs, printed)
             given["outputs"] = {**found.outputs, **given["outputs"]}
             if found.failure is not None:
@@ -159,23 +159,23 @@ class Scripted:
 class Refusing:
     """A world nobody may ask."""
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """Refuse."""
         raise AssertionError(f"`{ask.key}` was asked again")
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Refuse."""
         raise AssertionError(f"`{ask.key}` was asked again")
 
 
 def setup_of(case: Case) -> Setup:
     """The run a case asks for."""
-    checked = sound(Workspace(str(RUNS)).check(str(RUNS / "case.yaml"), source=case.data["runbook"].encode()))
+    checked = require_sound(Workspace(str(RUNS)).check(str(RUNS / "case.yaml"), source=case.data["runbook"].encode()))
     assert checked.program is not None
     policies = [policy_of(checked.program.runbook.meta.governance)]
     for text in case.get("policies", ()):
         policies.append(policy_file(load(text.encode(), kind="policy").model))
-    given = {name: Given(value, "cli") for name, value in case.get("inputs", {}).items()}
+    given = {name: GivenInput(value, "cli") for name, value in case.get("inputs", {}).items()}
     resolving = resolve_inputs(checked.program.runbook.meta.inputs, given)
     try:
         batch = next(resolving)
@@ -219,10 +219,10 @@ def execute(
     setup: Setup,
     world: World,
     *,
-    recorded: list[Logged] | None = None,
+    recorded: list[RecordedAnswer] | None = None,
     max_parallel: int = 16,
     around: Callable[[Steps[RunResult]], Steps[RunResult]] = lambda steps: steps,
-) -> tuple[RunResult, list[bytes], list[Logged]]:
+) -> tuple[RunResult, list[bytes], list[RecordedAnswer]]:
     """Drive a run on a clock that ticks with every event; gives its result, its lines and its answer log."""
     store = MemoryLedger()
     ticks = iter(range(10_000_000))

@@ -11,13 +11,13 @@ from tests.conformance.runs import RUNS, Case, cases, execute, setup_of, world_o
 from tests.conformance.walks import Chancy, Walk
 from tests.soak import sampled
 
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.worlds import World
 from gert.ecosystem.host.scenarios.replay import Replay, script_for
 from gert.errors import DocumentError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
-from gert.kernel.engine.requests import AnyAnswer, Ask
+from gert.kernel.engine.requests import AnyAnswer, Request
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.redaction import Redactor
@@ -26,7 +26,7 @@ from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.validate import validate
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.inputs import SOURCE, replayed_inputs
-from gert.kernel.scenario.recording import listening, recorded_scenario
+from gert.kernel.scenario.recording import collect_requests, recorded_scenario
 
 RECORDED = [file for file in cases() if Case(file).get("mode", "real") == "real"]
 
@@ -38,7 +38,7 @@ def recorded_and_replayed(setup: Setup, world: World, max_parallel: int = 16) ->
     """A run, and the replay of the scenario it was recorded as."""
     asks: dict[str, Any] = {}
     result, lines, answers = execute(
-        setup, world, max_parallel=max_parallel, around=lambda steps: listening(steps, asks)
+        setup, world, max_parallel=max_parallel, around=lambda steps: collect_requests(steps, asks)
     )
     text = to_yaml(recorded_scenario(setup, asks, [(entry.key, entry.answer) for entry in answers]))
     document = validate(load(text.encode(), kind="scenario"), setup.program)
@@ -94,10 +94,10 @@ def by_place(lines: list[bytes]) -> dict[str | None, list[dict[str, Any]]]:
 class Late(Chancy):
     """A world that takes its time, each question another."""
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         return None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         answer = super().immediate(ask)
         assert answer is not None
         for _ in range(random.Random(f"{ask.key}/late").randint(0, 5)):
@@ -110,15 +110,15 @@ class Taken:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._intake = Intake(Redactor())
+        self._intake = Sanitizer(Redactor())
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         answer = self._world.immediate(ask)
         assert answer is not None
         taken: AnyAnswer = self._intake.take(answer, ask)
         return taken
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         raise AssertionError("every answer is there at once")
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import yaml
 from tests.conformance.runs import Case
 
-from gert.kernel.engine.requests import AnyAnswer, Ask, CallTool, PauseAnswer, ToolAnswer, answer_with
+from gert.kernel.engine.requests import AnyAnswer, CallTool, PauseAnswer, Request, ToolAnswer, failed_answer
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FailureKind
 
@@ -277,16 +277,16 @@ class Chancy:
         self._seed = seed
         self._steady = steady
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """What the seed says to this question, in whatever order questions come."""
         key = ask.step_id.partition("[")[0] if self._steady else ask.key
         chance = random.Random(f"{self._seed}/{key}")
         # A probe that is cancelled where the run would not have come shows less than the run.
         if not self._steady and chance.random() < 0.01:
-            return answer_with(ask, Failure("cancelled", "interrupted"))
+            return failed_answer(ask, Failure("cancelled", "interrupted"))
         return _called(ask, chance) if isinstance(ask, CallTool) else PauseAnswer()
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """The same, for those who wait."""
         answer = self.immediate(ask)
         assert answer is not None

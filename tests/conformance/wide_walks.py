@@ -13,7 +13,6 @@ from tests.conformance.walks import WRITE, Author, Chancy, Step, Walk
 from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
-    Ask,
     AwaitApproval,
     CallExtension,
     CallTool,
@@ -21,11 +20,12 @@ from gert.kernel.engine.requests import (
     EvidenceAnswer,
     Pause,
     PauseAnswer,
+    Request,
     Response,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
-    answer_with,
+    failed_answer,
 )
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FailureKind
@@ -275,11 +275,11 @@ WideAuthor.writes = {
 class WideWorld(Chancy):
     """A world in which tools, runners and people do whatever they may do, right or wrong."""
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """What the seed says to this question, in whatever order questions come."""
         chance = random.Random(f"{self._seed}/{ask.key}")
         if chance.random() < 0.005:
-            return answer_with(ask, Failure("cancelled", "interrupted"))
+            return failed_answer(ask, Failure("cancelled", "interrupted"))
         answer = ANSWER[type(ask)](ask, chance)
         if isinstance(ask, Pause | SubmitApproval):
             return answer
@@ -289,7 +289,7 @@ class WideWorld(Chancy):
 class SteadyWorld(WideWorld):
     """The same world, in which a step gets the same answer whenever it asks, and nobody stops the run."""
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """What the seed says to this step."""
         name = f"{ask.step_id.partition('[')[0]} {type(ask).__name__}"
         return ANSWER[type(ask)](ask, random.Random(f"{self._seed}/{name}"))
@@ -305,11 +305,11 @@ class LateWorld(WideWorld):
         super().__init__(seed)
         self._order = order
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """Everybody has to be waited for."""
         return None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """What the seed says, after a while."""
         for _ in range(random.Random(f"{ask.key}/{self._order}").randint(0, 5)):
             await asyncio.sleep(0)
@@ -373,7 +373,7 @@ def _paused(ask: Pause, _: random.Random) -> PauseAnswer:
     return PauseAnswer(duration=ask.seconds)
 
 
-ANSWER: Final[Mapping[type[Ask[Any]], Callable[[Any, random.Random], AnyAnswer]]] = {
+ANSWER: Final[Mapping[type[Request[Any]], Callable[[Any, random.Random], AnyAnswer]]] = {
     CallTool: _called,
     CallExtension: _called,
     CollectEvidence: _shown,

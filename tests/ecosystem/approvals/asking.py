@@ -15,7 +15,7 @@ from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.signatures import KeyVerifier, sign_response
 from gert.ecosystem.approvals.tickets import Tickets, TicketView, ticket_id_for
-from gert.ecosystem.host.run.journal import Journal, Logged
+from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.transactions import Change
@@ -26,8 +26,8 @@ from gert.kernel.engine.requests import (
     ApprovalAnswer,
     ApprovalRequest,
     AwaitApproval,
+    Emit,
     Response,
-    Said,
     SubmitApproval,
 )
 from gert.kernel.events.envelope import format_timestamp
@@ -149,7 +149,7 @@ class Run:
             started = RunStart(
                 runbook="restart-service", runbook_hash="h", actor="ann", host="x", gert_version="1", mode="real"
             )
-            self.journal.say(Said(started, None, None))
+            self.journal.say(Emit(started, None, None))
             self._is_new = False
             await self.ledger.acquire(self.run_id, "driver", 3600)
         submitted = ApprovalSubmitted(
@@ -163,7 +163,7 @@ class Run:
             created_at=ticket.created_at,
             request=as_recorded(request),
         )
-        self.journal.say(Said(submitted, "restart", None))
+        self.journal.say(Emit(submitted, "restart", None))
         await self.journal.settle()
         return AwaitApproval(
             key=f"{key}!wait",
@@ -189,7 +189,7 @@ class Run:
     ) -> tuple[Tally, ApprovalAnswer]:
         """Record an answer as the engine does."""
         self._waits += 1
-        self.journal.log(Logged(f"{ask.key}#{self._waits}", answer))
+        self.journal.log(RecordedAnswer(f"{ask.key}#{self._waits}", answer))
         first = len(given)
         given += answer.responses
         ticket = Ticket(id=ask.ticket_id, request=ask.request, created_at=ask.created_at, expires_at=ask.expires_at)
@@ -207,7 +207,7 @@ class Run:
                 "verified": response.verified,
             }
             event = ApprovalResponse(**said) if objection is None else ApprovalRefused(**said, objection=objection)
-            self.journal.say(Said(event, "restart", None))
+            self.journal.say(Emit(event, "restart", None))
         if not (answer.more and count.is_open):
             by = count.resolved_by
             status: ApprovalStatus = "expired" if by is None else "approved" if by.approved else "rejected"
@@ -218,7 +218,7 @@ class Run:
                 status=status,
                 method="ticket",
             )
-            self.journal.say(Said(resolved, "restart", None))
+            self.journal.say(Emit(resolved, "restart", None))
         await self.journal.settle()
         return count, answer
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gert.ecosystem.notify.addresses import expand, objection, secret_references, shown
+from gert.ecosystem.notify.addresses import expand, secret_references, shown, url_problem
 from gert.errors import InputError
 
 ENVIRON = {
@@ -73,7 +73,7 @@ NO_HOST = "the URL has no host"
     ],
 )
 def test_where_a_notice_may_go(url: str, why: str | None) -> None:
-    assert objection(url) == why
+    assert url_problem(url) == why
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.engine.clock import Clock, Interval, merged, written_wait
+from gert.kernel.engine.clock import Clock, Interval, format_wait, merge_intervals
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(pair), max(pair))))
 
 
 @given(INTERVALS)
 def test_what_waits_at_once_is_counted_once(intervals: list[Interval]) -> None:
-    found = merged(intervals)
+    found = merge_intervals(intervals)
     moments = {moment for begin, end in intervals for moment in range(int(begin), int(end))}
     assert sum(end - begin for begin, end in found) == len(moments)
     assert all(first[1] < second[0] for first, second in pairwise(found))
@@ -74,4 +74,4 @@ def test_a_clock_never_goes_back() -> None:
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.0, None), (0.0004, None), (0.001, "1ms"), (90.0, "1m30s")])
 def test_no_waiting_is_not_written(seconds: float, text: str | None) -> None:
-    assert written_wait(seconds) == text
+    assert format_wait(seconds) == text

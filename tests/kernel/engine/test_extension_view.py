@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.conformance.runs import Case, Scripted, events_of, execute, setup_of
 
-from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension
+from gert.kernel.engine.requests import AnyAnswer, CallExtension, Request
 from gert.kernel.foundation.canonical import digest_value
 
 CASE = """
@@ -39,7 +39,7 @@ def test_an_extension_sees_no_more_than_templates_do(tmp_path: Path) -> None:
     views: list[dict[str, Any]] = []
 
     class Watching(Scripted):
-        def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
             if isinstance(ask, CallExtension):
                 views.append(ask.view)
             return super().immediate(ask)

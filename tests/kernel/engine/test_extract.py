@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.engine.extract import ExtractResult, Parsed, Printed, extract, parse_json
+from gert.kernel.engine.extract import ExtractResult, ParsedJson, ToolOutput, extract, parse_json
 from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
@@ -33,7 +33,7 @@ def action(**extracts: dict[str, Any]) -> ActionBlock:
 
 def one(where: dict[str, Any], type_name: Any = "any", **printed: Any) -> ExtractResult:
     """Extract one output, which is therefore needed."""
-    return extract(action(it=where), {"it": Parameter(type=type_name)}, Printed(**{"exit_code": 0, **printed}))
+    return extract(action(it=where), {"it": Parameter(type=type_name)}, ToolOutput(**{"exit_code": 0, **printed}))
 
 
 STDOUT = {"from": "stdout"}
@@ -84,7 +84,7 @@ def test_every_source() -> None:
     found = extract(
         action(o=STDOUT, e={"from": "stderr"}, c={"from": "exit_code"}, j={"from": "json", "path": "a"}),
         {},
-        Printed(exit_code=0, stdout='{"a": 1}', stderr="warn"),
+        ToolOutput(exit_code=0, stdout='{"a": 1}', stderr="warn"),
     )
     assert found == ExtractResult({"o": '{"a": 1}', "e": "warn", "c": 0, "j": 1})
 
@@ -197,20 +197,20 @@ def test_an_output_that_may_be_missing_is_left_out(
     where: dict[str, str], type_name: str, stdout: str, why: str
 ) -> None:
     both = action(it=where, code={"from": "exit_code"})
-    found = extract(both, {"it": Parameter(type=type_name)}, Printed(exit_code=0, stdout=stdout))  # type: ignore[arg-type]
+    found = extract(both, {"it": Parameter(type=type_name)}, ToolOutput(exit_code=0, stdout=stdout))  # type: ignore[arg-type]
     assert found == ExtractResult({"code": 0})
 
 
 @pytest.mark.parametrize(("where", "type_name", "stdout", "why"), MISSES)
 def test_after_a_failed_exit_nothing_is_a_failure(where: dict[str, str], type_name: str, stdout: str, why: str) -> None:
     parameter = Parameter(type=type_name, required=True)  # type: ignore[arg-type]
-    assert extract(action(it=where), {"it": parameter}, Printed(exit_code=0, stdout=stdout)).failure is not None
-    assert extract(action(it=where), {"it": parameter}, Printed(exit_code=1, stdout=stdout)).failure is None
+    assert extract(action(it=where), {"it": parameter}, ToolOutput(exit_code=0, stdout=stdout)).failure is not None
+    assert extract(action(it=where), {"it": parameter}, ToolOutput(exit_code=1, stdout=stdout)).failure is None
 
 
 def test_a_required_output_must_be_found_among_others() -> None:
     both = action(a={**STDOUT, "pattern": "a=(.)"}, b={**STDOUT, "pattern": "b=(.)"})
-    found = extract(both, {"b": Parameter(required=True)}, Printed(exit_code=0, stdout="a=1"))
+    found = extract(both, {"b": Parameter(required=True)}, ToolOutput(exit_code=0, stdout="a=1"))
     assert found.outputs == {"a": "1"}
     assert found.failure is not None
     assert "`b`" in found.failure.message
@@ -219,14 +219,14 @@ def test_a_required_output_must_be_found_among_others() -> None:
 def test_the_first_of_several_failures_is_told() -> None:
     both = action(a={**STDOUT, "pattern": "a"}, b={**STDOUT, "pattern": "b"})
     needed = Parameter(required=True)
-    found = extract(both, {"a": needed, "b": needed}, Printed(exit_code=0, stdout="x"))
+    found = extract(both, {"a": needed, "b": needed}, ToolOutput(exit_code=0, stdout="x"))
     assert found.failure is not None
     assert "output `a`" in found.failure.message
 
 
 def test_after_a_failed_exit_what_matches_is_kept() -> None:
     both = action(a={**STDOUT, "pattern": "a=(.)"}, b={**STDOUT, "pattern": "b=(.)"}, c={"from": "exit_code"})
-    found = extract(both, {}, Printed(exit_code=3, stdout="a=1"))
+    found = extract(both, {}, ToolOutput(exit_code=3, stdout="a=1"))
     assert found == ExtractResult({"a": "1", "c": 3})
 
 
@@ -237,11 +237,11 @@ def test_a_flaw_elsewhere_in_the_document_does_not_matter() -> None:
 def test_the_document_is_read_at_most_once_and_only_if_it_is_asked_for() -> None:
     reads = []
 
-    def document() -> Parsed:
+    def document() -> ParsedJson:
         reads.append(1)
-        return Parsed({"a": 1})
+        return ParsedJson({"a": 1})
 
-    printed = Printed(exit_code=0, stdout="not even JSON", document=document)
+    printed = ToolOutput(exit_code=0, stdout="not even JSON", document=document)
     extract(action(a=STDOUT), {}, printed)
     assert reads == []
     found = extract(action(a={"from": "json", "path": "a"}, b={"from": "json"}, c={"from": "json"}), {}, printed)
@@ -250,7 +250,7 @@ def test_the_document_is_read_at_most_once_and_only_if_it_is_asked_for() -> None
 
 
 def test_a_document_that_could_not_be_read_says_why() -> None:
-    found = one({"from": "json"}, document=lambda: Parsed(problem="stdout was too long"))
+    found = one({"from": "json"}, document=lambda: ParsedJson(problem="stdout was too long"))
     assert found.failure is not None
     assert found.failure.message.endswith(": stdout was too long")
 
@@ -294,35 +294,35 @@ def test_whatever_is_printed_outputs_can_be_recorded(stdout: str, where: dict[st
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 2**53, -(2**70)])
 def test_a_document_from_elsewhere_is_checked_too(number: float) -> None:
-    document: Callable[[], Parsed] = lambda: Parsed({"n": number})  # noqa: E731
+    document: Callable[[], ParsedJson] = lambda: ParsedJson({"n": number})  # noqa: E731
     assert one({"from": "json", "path": "n"}, document=document).failure is not None
 
 
 @pytest.mark.parametrize(
     ("parameter", "printed", "outputs", "fails"),
     [
-        pytest.param(Parameter(optional=True), Printed(exit_code=0, stdout="x"), {}, False, id="absent"),
+        pytest.param(Parameter(optional=True), ToolOutput(exit_code=0, stdout="x"), {}, False, id="absent"),
         pytest.param(
-            Parameter(optional=True, has_default=True, default=3), Printed(exit_code=0, stdout="x"), {"it": 3}, False,
+            Parameter(optional=True, has_default=True, default=3), ToolOutput(exit_code=0, stdout="x"), {"it": 3}, False,
             id="absent, with a default",
         ),
         pytest.param(
-            Parameter(optional=True, has_default=True), Printed(exit_code=0, stdout="x"), {"it": None}, False,
+            Parameter(optional=True, has_default=True), ToolOutput(exit_code=0, stdout="x"), {"it": None}, False,
             id="absent, and the default is null",
         ),
         pytest.param(
-            Parameter(optional=True, has_default=True, default=3), Printed(exit_code=1, stdout="x"), {}, False,
+            Parameter(optional=True, has_default=True, default=3), ToolOutput(exit_code=1, stdout="x"), {}, False,
             id="a default says nothing about a call that failed",
         ),
         pytest.param(
             Parameter(optional=True, has_default=True, default=3),
-            Printed(exit_code=0, stdout="x", truncated=frozenset({"stdout"})), {}, True,
+            ToolOutput(exit_code=0, stdout="x", truncated=frozenset({"stdout"})), {}, True,
             id="perhaps in the part that was dropped",
         ),
     ],
 )  # fmt: skip
 def test_an_optional_output_may_be_absent(
-    parameter: Parameter, printed: Printed, outputs: dict[str, Any], fails: bool
+    parameter: Parameter, printed: ToolOutput, outputs: dict[str, Any], fails: bool
 ) -> None:
     found = extract(action(it={**STDOUT, "pattern": "n=(.)"}), {"it": parameter}, printed)
     assert (found.outputs, found.failure is not None) == (outputs, fails)

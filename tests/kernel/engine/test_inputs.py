@@ -8,7 +8,7 @@ import pytest
 from gert.errors import InputError
 from gert.kernel.engine.inputs import (
     BatchAnswer,
-    Given,
+    GivenInput,
     ResolveBatch,
     ResolvedInputs,
     resolve_inputs,
@@ -36,7 +36,9 @@ def drive(
 ) -> tuple[ResolvedInputs, list[ResolveBatch]]:
     """Run the generator; a resolver without an answer finds nothing."""
     asked: list[ResolveBatch] = []
-    wrapped = {name: value if isinstance(value, Given) else Given(value) for name, value in (given or {}).items()}
+    wrapped = {
+        name: value if isinstance(value, GivenInput) else GivenInput(value) for name, value in (given or {}).items()
+    }
     resolution = resolve_inputs(declared(inputs), wrapped)
     answer: BatchAnswer | None = None
     while True:
@@ -112,7 +114,7 @@ def failed(name: str, message: str) -> BatchAnswer:
         ),
         pytest.param(
             "v: {type: string}",
-            {"v": Given(1.1, "file:vars.yaml", "1.10")},
+            {"v": GivenInput(1.1, "file:vars.yaml", "1.10")},
             {},
             {"v": "1.10"},
             {"v": "file:vars.yaml"},
@@ -120,7 +122,7 @@ def failed(name: str, message: str) -> BatchAnswer:
         ),
         pytest.param(
             "v: {type: float}",
-            {"v": Given(1.1, "file:vars.yaml", "1.10")},
+            {"v": GivenInput(1.1, "file:vars.yaml", "1.10")},
             {},
             {"v": 1.1},
             {"v": "file:vars.yaml"},
@@ -411,7 +413,7 @@ def test_there_is_a_source_for_each_input_with_a_value() -> None:
 )
 def test_which_text_is_split_into_a_list(value: str, source: str, items: list[str] | None) -> None:
     inputs = declared("names: {type: list}")
-    resolving = resolve_inputs(inputs, {"names": Given(value, source)})
+    resolving = resolve_inputs(inputs, {"names": GivenInput(value, source)})
     if items is None:
         with pytest.raises(InputError, match="expected a list"):
             next(resolving)

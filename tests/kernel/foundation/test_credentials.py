@@ -2,7 +2,7 @@
 
 import pytest
 
-from gert.kernel.foundation.credentials import stranger_line, without_credentials
+from gert.kernel.foundation.credentials import foreign_line, without_credentials
 from gert.kernel.foundation.text import PLACEHOLDER
 
 
@@ -52,22 +52,22 @@ def test_other_texts_stay_as_they_are(text: str) -> None:
 
 
 def test_a_line_is_bounded_and_a_credential_at_the_cut_is_gone_before_it() -> None:
-    line = stranger_line("x" * 40 + " postgres://app:" + "hunter2" * 20 + "@db\n\x1b[31mred", 60)
+    line = foreign_line("x" * 40 + " postgres://app:" + "hunter2" * 20 + "@db\n\x1b[31mred", 60)
     assert len(line) == 60
     assert "hunter2" not in line
-    assert "\n" not in stranger_line("a\nb", 10)
+    assert "\n" not in foreign_line("a\nb", 10)
 
 
 @pytest.mark.parametrize("half", ["sk-abc", "postgres://app:hunt", "hunt", "eyJhbGc"])
 def test_half_a_credential_does_not_stay_where_little_was_left_of_the_text(half: str) -> None:
     masked = ("bearer " + "A1" * 400)[: 8 * 100 - len(half) - 1]
-    line = stranger_line(f"{masked} {half}erTheCutThereIsMore", 100)
+    line = foreign_line(f"{masked} {half}erTheCutThereIsMore", 100)
     assert half not in line
     assert line.startswith("bearer ")
 
 
 def test_a_long_text_without_a_space_is_shown_all_the_same() -> None:
-    assert stranger_line('{"error":"' + "no,such,model," * 1000 + '"}', 40).startswith('{"error":"no,such,model')
+    assert foreign_line('{"error":"' + "no,such,model," * 1000 + '"}', 40).startswith('{"error":"no,such,model')
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.errors import InputError
-from gert.kernel.foundation.secret_refs import defused, masked, refs_in, reveal, secret_ref
+from gert.kernel.foundation.secret_refs import masked, refs_in, reveal, secret_ref, without_marks
 from gert.kernel.foundation.text import PLACEHOLDER
 
 SECRETS = {"token": "s3cret", "other": "0ther"}
@@ -76,19 +76,19 @@ def test_references_are_masked_where_they_are_shown(value: Any, shown: Any) -> N
     )
 )
 def test_nothing_from_the_world_is_a_reference(value: Any) -> None:
-    clean = str(defused(value))
+    clean = str(without_marks(value))
     assert OPEN not in clean
     assert CLOSE not in clean
 
 
 @given(st.lists(st.text(alphabet=f"{OPEN}{CLOSE}token", max_size=8), max_size=4))
 def test_no_texts_can_be_joined_into_a_reference(texts: list[str]) -> None:
-    assert refs_in("".join(defused(texts))) == []
+    assert refs_in("".join(without_marks(texts))) == []
 
 
 def test_keys_that_are_masked_alike_both_stay() -> None:
     assert sorted(masked({TOKEN: 1, OTHER: 2}).values()) == [1, 2]
-    assert sorted(defused({f"a{OPEN}": 1, f"a{CLOSE}": 2}).values()) == [1, 2]
+    assert sorted(without_marks({f"a{OPEN}": 1, f"a{CLOSE}": 2}).values()) == [1, 2]
 
 
 def test_what_is_nested_too_deeply_is_not_let_through() -> None:

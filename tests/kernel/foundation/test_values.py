@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gert.errors import InputError, PatternError
 from gert.kernel.foundation.canonical import MAX_INTEGER, canonical
-from gert.kernel.foundation.secret_refs import defused, secret_ref
+from gert.kernel.foundation.secret_refs import secret_ref, without_marks
 from gert.kernel.foundation.values import TYPE_NAMES, coerce, fits, objection, show
 
 
@@ -137,7 +137,7 @@ def test_a_value_comes_back_from_its_text(value: object) -> None:
     text = value if isinstance(value, str) else json.dumps(value)
     if type_name != "any":
         # What marks a reference to a secret does not come back out of JSON.
-        assert coerce(text, type_name) == (value if isinstance(value, str) else defused(value))
+        assert coerce(text, type_name) == (value if isinstance(value, str) else without_marks(value))
 
 
 @given(st.text(max_size=8), st.sampled_from(TYPE_NAMES))

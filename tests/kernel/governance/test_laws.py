@@ -27,9 +27,9 @@ from gert.kernel.governance.rules import (
     Limits,
     Policy,
     Rule,
+    ends_matching,
     is_unconditional,
     shadowed,
-    takes_part,
 )
 from gert.kernel.governance.tighten import relaxations
 from gert.kernel.governance.verdict import Verdict
@@ -186,7 +186,7 @@ def test_a_shadowed_rule_never_decides(contract: Contract, many: list[Rule]) -> 
 @given(contracts, st.lists(rules, max_size=5))
 def test_rules_after_an_unconditional_one_are_shadowed(contract: Contract, many: list[Rule]) -> None:
     first = next((at for at, rule in enumerate(many) if is_unconditional(rule)), len(many))
-    after = {at for at in range(first + 1, len(many)) if takes_part(many[at])}
+    after = {at for at in range(first + 1, len(many)) if ends_matching(many[at])}
     assert after <= {shadow.rule for shadow in shadowed(many)}
 
 

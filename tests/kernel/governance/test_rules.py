@@ -10,12 +10,12 @@ from gert.kernel.governance.rules import (
     Policy,
     Rule,
     Subject,
+    condition_text,
+    ends_matching,
     first_failing,
     is_unconditional,
     label,
     shadowed,
-    takes_part,
-    written,
 )
 from gert.kernel.governance.verdict import Verdict
 
@@ -102,7 +102,7 @@ SILENT = Contract()
 )
 def test_when_a_rule_matches(rule: Rule, contract: Contract, failing: str | None) -> None:
     found = first_failing(rule, Subject(contract, risk_of(contract)))
-    assert (None if found is None else written(found)) == failing
+    assert (None if found is None else condition_text(found)) == failing
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_which_rules_match_everything(rule: Rule, unconditional: bool) -> None:
 
 
 def test_violations_alone_take_no_part_in_matching() -> None:
-    assert not takes_part(Rule(contract_violations="deny"))
-    assert takes_part(Rule(contract_violations="deny", action=ALLOW))
+    assert not ends_matching(Rule(contract_violations="deny"))
+    assert ends_matching(Rule(contract_violations="deny", action=ALLOW))
 
 
 @pytest.mark.parametrize(

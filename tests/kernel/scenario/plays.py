@@ -6,14 +6,14 @@ from typing import Any
 import yaml
 
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import Ask, RunLanes, Steps
+from gert.kernel.engine.requests import Request, RunLanes, Steps
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.runbook import RunStart
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
 from gert.kernel.runbook.program import Program, ToolLookup, policy_of
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.scenario.script import Script
 
 END: dict[str, Any] = {"type": "end", "outcome": {"category": "resolved", "code": "done"}}
@@ -85,15 +85,15 @@ def setup(made: Program, **more: Any) -> Setup:
 
 def play(
     made: Program, played: Scenario, wanted: tuple[str, ...] = (), groups: Mapping[str, tuple[str, ...]] | None = None
-) -> tuple[RunResult, Observed, Script]:
+) -> tuple[RunResult, RunObservation, Script]:
     """Run a program on a scenario; lanes go one after the other."""
     script = Script(played, made, "ann")
-    seen = Observed(wanted)
+    seen = RunObservation(wanted)
     result = drive(run(setup(made, groups=dict(groups or {}))), script, seen)
     return result, seen, script
 
 
-def drive(steps: Steps[Any], script: Script, seen: Observed) -> Any:
+def drive(steps: Steps[Any], script: Script, seen: RunObservation) -> Any:
     value: Any = None
     while True:
         try:
@@ -103,7 +103,7 @@ def drive(steps: Steps[Any], script: Script, seen: Observed) -> Any:
         value = None
         if isinstance(item, RunLanes):
             value = [drive(lane, script, seen) for lane in item.lanes]
-        elif isinstance(item, Ask):
+        elif isinstance(item, Request):
             value = script.answer(item)
         else:
             seen.take(item.payload, item.path)

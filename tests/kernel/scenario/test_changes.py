@@ -12,12 +12,12 @@ from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.scenario.changes import Changed, Changes, changes, changes_since
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 
 
-def seen(**more: Any) -> Observed:
+def seen(**more: Any) -> RunObservation:
     """A run that went from `check` to `restart`."""
-    run = Observed()
+    run = RunObservation()
     run.status, run.outcome = "completed", Outcome("resolved", "restarted", {"tries": 1})
     run.visited = dict.fromkeys(["check", "restart", "end#3"])
     run.paths = dict.fromkeys(["check", "restart", "end#3"])
@@ -93,7 +93,7 @@ def test_equal_runs_have_no_changes() -> None:
         ),
     ],
 )
-def test_what_changed_is_told(after: Observed, expected: dict[str, Any]) -> None:
+def test_what_changed_is_told(after: RunObservation, expected: dict[str, Any]) -> None:
     found = changes(seen(), after)
     said = {name: getattr(found, name) for name in found.__struct_fields__ if name not in ("before", "after")}
     assert {name: value for name, value in said.items() if value not in (False, None, ())} == expected

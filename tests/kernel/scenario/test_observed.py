@@ -6,7 +6,7 @@ import pytest
 from tests.kernel.scenario.plays import call, play, program, scenario
 
 from gert.kernel.events.runbook import GovernanceDecision, StepComplete, StepStart
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 
 ONE = {"t": {"stdout": "x=1"}}
 
@@ -45,20 +45,20 @@ def test_steps_are_visited_by_id_iteration_and_path() -> None:
     ],
 )
 def test_outputs_are_found_by_name_step_and_path(name: str, found: tuple[bool, Any]) -> None:
-    seen = Observed()
+    seen = RunObservation()
     seen.take(StepComplete(step_id="a", status="success", outputs={"x": "1"}, duration="0s"), "a")
     seen.take(StepComplete(step_id="b", status="success", outputs={"x": "2", "y": {"k": ["v"]}}, duration="0s"), "b")
     assert seen.output(name) == found
 
 
 def test_a_key_with_dots_does_not_hide_an_output() -> None:
-    seen = Observed()
+    seen = RunObservation()
     seen.take(StepComplete(step_id="s[a.b]", status="success", outputs={"x": 1}, duration="0s"), "s[a.b]")
     assert seen.output("s[a.b].x") == (True, 1)
 
 
 def test_the_strictest_decision_stands_for_a_loop() -> None:
-    seen = Observed()
+    seen = RunObservation()
     for step, verdict, risk in (
         ("s[0]", "allow", "low"),
         ("s[1]", "deny", "critical"),
@@ -85,7 +85,7 @@ def test_the_strictest_decision_stands_for_a_loop() -> None:
     ],
 )
 def test_events_that_are_waited_for(wanted: tuple[str, ...], left: int) -> None:
-    seen = Observed(wanted)
+    seen = RunObservation(wanted)
     for path in ("a", "p/b"):
         seen.take(StepStart(step_id=path[-1], step_type="tool"), path)
     assert len(seen.pending) == left

@@ -14,7 +14,7 @@ from gert.kernel.governance.rules import Limits, Policy, Rule
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.policy_test import ExpectedDecisionBlock, PolicyCaseBlock
 from gert.kernel.scenario.expect import Difference
-from gert.kernel.scenario.policy_cases import Judged, RuleCoverage, case_differences, judge
+from gert.kernel.scenario.policy_cases import CaseDecision, RuleCoverage, case_differences, decide_case
 
 WRITES = Contract(effects=frozenset({"kubernetes"}), writes=frozenset({"pods"}))
 READS = Contract(effects=frozenset({"kubernetes"}), deterministic=True, idempotent=True)
@@ -60,7 +60,9 @@ def found(
 ) -> list[Difference]:
     each = case(expect, **more)
     under = under or (FLOOR,)
-    return list(case_differences(each, judge(contract, under, within=within, targets=each.targets), under, GROUPS))
+    return list(
+        case_differences(each, decide_case(contract, under, within=within, targets=each.targets), under, GROUPS)
+    )
 
 
 MET: dict[str, Any] = {
@@ -224,8 +226,8 @@ def test_a_step_is_judged_with_its_tool() -> None:
 
 
 def test_the_higher_risk_of_step_and_tool_counts() -> None:
-    assert judge(READS, [], within=WRITES).risk.risk is Risk.CRITICAL
-    assert judge(WRITES, [], within=READS).risk.risk is Risk.CRITICAL
+    assert decide_case(READS, [], within=WRITES).risk.risk is Risk.CRITICAL
+    assert decide_case(WRITES, [], within=READS).risk.risk is Risk.CRITICAL
 
 
 # --- coverage
@@ -234,7 +236,7 @@ def test_the_higher_risk_of_step_and_tool_counts() -> None:
 def test_coverage_counts_rules_that_can_match_and_names_those_no_case_reached() -> None:
     coverage = RuleCoverage(FLOOR)
     for contract in (WRITES, READS):
-        for match in judge(contract, [FLOOR]).explanation.policies:
+        for match in decide_case(contract, [FLOOR]).explanation.policies:
             coverage.add(match.rule)
     part = coverage.report()
     assert (part.reached, part.total) == (1, 3)
@@ -244,7 +246,7 @@ def test_coverage_counts_rules_that_can_match_and_names_those_no_case_reached() 
 # --- laws
 
 
-def admitted(judged: Judged, started_by: str | None) -> set[str]:
+def admitted(judged: CaseDecision, started_by: str | None) -> set[str]:
     asked = judged.decision.verdict is Verdict.REQUIRE_APPROVAL
     people = {"alice", "bob", "carol", *PEOPLE}
     return {each for each in people if asked and judged.decision.objection(each, started_by=started_by) is None}
@@ -266,10 +268,10 @@ def test_adding_a_policy_never_loosens_any_decision_of_any_case(
     targets: int,
     started_by: str | None,
 ) -> None:
-    before = judge(contract, under, within=within, targets=targets)
+    before = decide_case(contract, under, within=within, targets=targets)
     for after in (
-        judge(contract, [*under, another], within=within, targets=targets),
-        judge(contract, [another, *under], within=within, targets=targets),
+        decide_case(contract, [*under, another], within=within, targets=targets),
+        decide_case(contract, [another, *under], within=within, targets=targets),
     ):
         was, now = before.decision, after.decision
         assert now.verdict >= was.verdict
@@ -289,12 +291,12 @@ def test_adding_a_policy_never_loosens_any_decision_of_any_case(
 
 @given(contracts, st.none() | contracts, st.lists(policies, max_size=3))
 def test_a_case_is_decided_as_a_run_decides(contract: Contract, within: Contract | None, under: list[Policy]) -> None:
-    assert judge(contract, under, within=within).explanation.decision == decide(contract, under, within=within)
+    assert decide_case(contract, under, within=within).explanation.decision == decide(contract, under, within=within)
 
 
 @given(contracts, st.lists(policies, max_size=3), st.integers(1, 10))
 def test_what_was_found_is_what_can_be_expected(contract: Contract, under: list[Policy], targets: int) -> None:
-    judged = judge(contract, under, targets=targets)
+    judged = decide_case(contract, under, targets=targets)
     said = judged.decision.summary()
     expect: dict[str, Any] = {
         name: said[name]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.kernel.scenario.plays import call, drive, play, program, scenario, setup
 
-from gert.kernel.engine.requests import ApprovalAnswer, Ask, EvidenceAnswer, Response, TicketAnswer, ToolAnswer
+from gert.kernel.engine.requests import ApprovalAnswer, EvidenceAnswer, Request, Response, TicketAnswer, ToolAnswer
 from gert.kernel.engine.run import run
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FAILURE_KINDS
@@ -13,8 +13,8 @@ from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.writer import to_yaml
-from gert.kernel.scenario.observed import Observed
-from gert.kernel.scenario.recording import listening, recorded_scenario, recorded_test
+from gert.kernel.scenario.observed import RunObservation
+from gert.kernel.scenario.recording import collect_requests, recorded_scenario, recorded_test
 from gert.kernel.scenario.script import Script
 
 
@@ -24,9 +24,9 @@ class World:
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
         self.given: list[tuple[str, Any]] = []
-        self.asked: dict[str, Ask[Any]] = {}
+        self.asked: dict[str, Request[Any]] = {}
 
-    def answer(self, ask: Ask[Any]) -> Any:
+    def answer(self, ask: Request[Any]) -> Any:
         kind: type = _TYPES[type(ask).__name__]
         fitting = next(each for each in self._answers if type(each) is kind)
         self.given.append((ask.key, fitting))
@@ -46,10 +46,10 @@ TICKET = TicketAnswer(ticket_id="t-1", method="terminal")
 
 def record(made: Any, *answers: Any, **more: Any) -> tuple[dict[str, Any], World]:
     """The scenario of a run that was answered so."""
-    asks: dict[str, Ask[Any]] = {}
+    asks: dict[str, Request[Any]] = {}
     world = World(*answers)
     begun = setup(made, **more)
-    drive(listening(run(begun), asks), world, Observed())  # type: ignore[arg-type]
+    drive(collect_requests(run(begun), asks), world, RunObservation())  # type: ignore[arg-type]
     return recorded_scenario(begun, asks, world.given), world
 
 

@@ -6,14 +6,14 @@ import pytest
 from tests.kernel.scenario.plays import program, scenario
 
 from gert.errors import InputError
-from gert.kernel.engine.inputs import Given
+from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.scenario.inputs import SOURCE, replayed_inputs
 
 ENV = {"input_answers": {"i": "e"}}
 
 
-def resolved(declared: dict[str, Any], given: dict[str, Given] | None = None, **sections: Any) -> Any:
+def resolved(declared: dict[str, Any], given: dict[str, GivenInput] | None = None, **sections: Any) -> Any:
     made = program(inputs={"i": declared, "other": {"type": "string", "default": "o"}})
     return replayed_inputs(made.runbook.meta.inputs, scenario(**sections), given)
 
@@ -94,7 +94,7 @@ def test_a_secret_is_a_reference_and_nothing_else(
 
 
 def test_what_the_caller_gives_wins() -> None:
-    found = resolved({"type": "string"}, {"i": Given("caller", "cli")}, inputs={"i": "scenario"})
+    found = resolved({"type": "string"}, {"i": GivenInput("caller", "cli")}, inputs={"i": "scenario"})
     assert (found.values["i"], found.sources["i"]) == ("caller", "cli")
     assert resolved({"type": "string"}, inputs={"i": "scenario"}).sources["i"] == SOURCE
 
@@ -102,5 +102,5 @@ def test_what_the_caller_gives_wins() -> None:
 def test_a_reference_cannot_be_smuggled_in() -> None:
     found = resolved({"type": "string"}, inputs={"i": "a\ufffdb"})
     assert found.values["i"] == "a\ufffdb"
-    given = resolved({"type": "string"}, {"i": Given(secret_ref("other"), "cli")})
+    given = resolved({"type": "string"}, {"i": GivenInput(secret_ref("other"), "cli")})
     assert given.values["i"] != secret_ref("other")

@@ -7,7 +7,7 @@ from tests.kernel.scenario.plays import call, drive, play, program, scenario, se
 
 from gert.kernel.engine.run import run
 from gert.kernel.scenario.keys import keys_of
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.scenario.script import Script
 
 
@@ -106,7 +106,7 @@ def test_a_run_that_was_stopped_stops_at_the_same_question() -> None:
             return self._script.answer(ask)
 
     plain = scenario(tool_responses={"t": answers("1")[0]})
-    drive(run(setup(made)), Listening(Script(plain, made)), Observed())  # type: ignore[arg-type]
+    drive(run(setup(made)), Listening(Script(plain, made)), RunObservation())  # type: ignore[arg-type]
     stopped = scenario(tool_responses={"t": answers("1")[0]}, cancelled={"reason": "enough", "questions": [first[1]]})
     result, seen, script = play(made, stopped)
     assert result.status == "cancelled"
@@ -148,7 +148,7 @@ def test_an_approval_that_is_not_written_is_given_by_people_who_may(rule: dict[s
             heard.extend(each.approver for each in getattr(answer, "responses", ()))
             return answer
 
-    result = drive(run(setup(made)), Overheard(), Observed())  # type: ignore[arg-type]
+    result = drive(run(setup(made)), Overheard(), RunObservation())  # type: ignore[arg-type]
     assert result.status == "completed"
     assert script.approved_by_default == ["a"]
     assert {each.lower() for each in heard} == people

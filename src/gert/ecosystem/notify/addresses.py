@@ -41,7 +41,7 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
     return Expanded("".join(pieces), tuple(values))
 
 
-def with_stand_ins(url: str) -> str:
+def with_placeholders(url: str) -> str:
     """Replace references by placeholders, so that the host can be read; empty if one is in the scheme or host."""
     scheme, authority, rest = _AUTHORITY.match(url).groups("")  # type: ignore[union-attr]  # it matches any text
     host = authority.rpartition("@")[2]
@@ -61,7 +61,7 @@ def shown(url: str) -> str:
     return f"{scheme}{authority.rpartition('@')[2]}{path}"
 
 
-def objection(url: str) -> str | None:
+def url_problem(url: str) -> str | None:
     """Return why an address is refused, or None: `https` anywhere, `http` to this machine only.
 
     The HTTP library that connects also parses the address: two parsers may disagree about the host.
@@ -91,7 +91,7 @@ def destination(url: str) -> tuple[str, int]:
     """Return the host and port of an address, as the HTTP library parses them; InputError if it is refused."""
     import httpx2
 
-    why = objection(url)
+    why = url_problem(url)
     if why is not None:
         raise InputError(why)
     address = httpx2.URL(url)

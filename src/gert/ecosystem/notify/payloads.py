@@ -11,7 +11,7 @@ from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.text import printable
 
 PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
-UNSAID_SEVERITY: Final = "error"
+DEFAULT_SEVERITY: Final = "error"
 """The default severity of a PagerDuty event."""
 
 MAX_BYTES: Final = 16 * 1024

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gert.ecosystem.notify.addresses import is_loopback, objection
+from gert.ecosystem.notify.addresses import is_loopback, url_problem
 
 if TYPE_CHECKING:
     import httpx2
@@ -62,7 +62,7 @@ async def post(
 
     on_attempt: called before each attempt, so that a caller that is cancelled knows how many there were
     """
-    refused = objection(url)
+    refused = url_problem(url)
     if refused is not None:
         return Delivery(False, 0, error=refused)
     tried, made = _Attempt(), 0

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gert.kernel.foundation.redaction import RedactingStream, Redactor
-from gert.kernel.foundation.secret_refs import defused
+from gert.kernel.foundation.secret_refs import without_marks
 
 _HIGH: Final = 0xDB00
 _LOW: Final = 0xDC00
@@ -144,7 +144,7 @@ class Capture:
 
     def _keep(self, text: str) -> None:
         # No tool can print a reference to a secret.
-        text = defused(text)
+        text = without_marks(text)
         if text:
             self._pieces.append(text)
             self._tell(text)
@@ -155,7 +155,7 @@ class Capture:
             self._add_rest(stream.feed(decoder.decode(data)))
 
     def _add_rest(self, text: str) -> None:
-        text = defused(text)
+        text = without_marks(text)
         self._rest_bytes += len(text) if text.isascii() else len(escaped(text).encode("utf-8", "replace"))
         self._rest = (self._rest + text)[-KEPT_IN_LOG // 2 :]
 

@@ -6,7 +6,7 @@ from typing import Final
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.runbook.documents.tool import Tool
 
-OURS: Final = "GERT_"
+GERT_PREFIX: Final = "GERT_"
 """The prefix of gert's own variables; signing keys are among them."""
 
 PARENT_RUN: Final = "GERT_PARENT_RUN_ID"
@@ -20,7 +20,7 @@ def environment_for(tool: Tool, environment: Mapping[str, str], withheld: frozen
         name: value
         for name, value in environment.items()
         # An environment may contain a variable without a name, which not every way to start a process accepts.
-        if is_name(name) and (name == PARENT_RUN or not name.startswith(OURS)) and name not in secrets
+        if is_name(name) and (name == PARENT_RUN or not name.startswith(GERT_PREFIX)) and name not in secrets
     }
 
 

@@ -20,7 +20,7 @@ _direct: Final[set[int]] = set()
 """Processes that gert started and has not reaped."""
 
 
-def take_over(names: Iterable[str]) -> None:
+def claim_process(names: Iterable[str]) -> None:
     """Declare that this process runs only gert; `names` are the variables of its environment.
 
     If keys are among them, other processes of the same user cannot read them from now on.
@@ -35,7 +35,7 @@ def is_owned() -> bool:
     return _owned.is_set()
 
 
-def hold_secrets() -> None:
+def protect_secrets() -> None:
     """Keep other processes of the user from reading secrets; call it before secrets of the settings are used."""
     if _owned.is_set():
         refuse_inspection()

@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from gert.errors import CanonicalError, InputError
 from gert.kernel.agent.ports.tool import RegisteredTool
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
-from gert.kernel.foundation.credentials import stranger_line
+from gert.kernel.foundation.credentials import foreign_line
 from gert.kernel.foundation.text import one_line
 
 _MAX_PROBLEMS: Final = 5
@@ -72,7 +72,7 @@ def validated(tool: RegisteredTool, text: str) -> BaseModel:
         ) from error
     except Exception as error:
         # A validator of the caller's own model.
-        why = stranger_line(f"{type(error).__name__}: {error}", _LONGEST)
+        why = foreign_line(f"{type(error).__name__}: {error}", _LONGEST)
         raise InputError(f"arguments of the tool `{tool.name}` could not be checked: {why}") from error
 
 
@@ -92,7 +92,7 @@ def _problems(error: ValidationError) -> str:
     # Names and messages are cut: both may come from a model, or from a validator that repeats its input.
     described = (
         f"`{one_line('.'.join(map(str, each['loc'])), _LONGEST_NAME)}`: "
-        f"{each['msg'][:1].lower()}{stranger_line(each['msg'][1:], _LONGEST)}"
+        f"{each['msg'][:1].lower()}{foreign_line(each['msg'][1:], _LONGEST)}"
         for each in found[:_MAX_PROBLEMS]
     )
     return "; ".join(described) + more

@@ -8,11 +8,11 @@ import msgspec
 
 from gert.ecosystem.process.capture import Capture, size_text
 from gert.ecosystem.process.find_program import shown
-from gert.kernel.engine.extract import Parsed, Printed, extract, parse_json
+from gert.kernel.engine.extract import ParsedJson, ToolOutput, extract, parse_json
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.redaction import Redactor
-from gert.kernel.foundation.secret_refs import defused
+from gert.kernel.foundation.secret_refs import without_marks
 from gert.kernel.foundation.text import printable
 from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.documents.tool import ActionBlock
@@ -41,7 +41,7 @@ def interrupted(stdout: Capture, stderr: Capture, redactor: Redactor) -> Interru
     return Interrupted(ToolAnswer(**printed, failure=Failure("cancelled", "the call was cancelled")))
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ExitedProcess(msgspec.Struct, frozen=True):
     """A process that has ended: its status is below zero for a signal, as the system tells it."""
 
     name: str
@@ -60,12 +60,12 @@ def reads_json(action: ActionBlock) -> bool:
     return any(where.from_ == "json" for where in action.extract.values())
 
 
-def answer_of(ended: Ended, action: ActionBlock, contract: Contract, redactor: Redactor) -> ToolAnswer:
+def answer_of(ended: ExitedProcess, action: ActionBlock, contract: Contract, redactor: Redactor) -> ToolAnswer:
     """Find the outputs, and say whether it went well."""
     if ended.status == 0 and not (action.extract or ended.stdout.fed or ended.stderr.fed):
         return ToolAnswer(exit_code=0)  # nothing to find, and nothing to hide
     document = _Document(ended.stdout, redactor)
-    printed = Printed(
+    printed = ToolOutput(
         exit_code=ended.exit_code,
         stdout=ended.stdout.text,
         stderr=ended.stderr.text,
@@ -79,11 +79,11 @@ def answer_of(ended: Ended, action: ActionBlock, contract: Contract, redactor: R
     outputs = {name: redactor.value(value) for name, value in extracted.outputs.items()}
     failure = _exit(ended, redactor) or extracted.failure
     return ToolAnswer(
-        outputs={name: defused(output.value) for name, output in outputs.items()},
+        outputs={name: without_marks(output.value) for name, output in outputs.items()},
         exit_code=ended.exit_code,
         stdout=redactor.value(ended.stdout.logged).value,
         stderr=redactor.value(ended.stderr.logged).value,
-        failure=told(failure, redactor) if failure is not None else None,
+        failure=redacted_failure(failure, redactor) if failure is not None else None,
         # The document says again what the text says, so what is masked in both counts once.
         redacted=max(ended.stdout.masked, document.masked)
         + ended.stderr.masked
@@ -91,9 +91,9 @@ def answer_of(ended: Ended, action: ActionBlock, contract: Contract, redactor: R
     )
 
 
-def told(failure: Failure, redactor: Redactor) -> Failure:
+def redacted_failure(failure: Failure, redactor: Redactor) -> Failure:
     """A failure as it may be recorded: without secrets, on one line, not too long."""
-    message = printable(defused(redactor.text(failure.message).value))
+    message = printable(without_marks(redactor.text(failure.message).value))
     return Failure(failure.kind, message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + "…")
 
 
@@ -105,17 +105,17 @@ class _Document:
         self._redactor = redactor
         self.masked = 0
 
-    def read(self) -> Parsed:
+    def read(self) -> ParsedJson:
         """Parse and mask it."""
         if self._stdout.is_truncated:
             limit = size_text(self._stdout.limit)
-            return Parsed(problem=f"expected JSON on stdout, found output longer than the limit of {limit}")
+            return ParsedJson(problem=f"expected JSON on stdout, found output longer than the limit of {limit}")
         parsed = parse_json(self._stdout.raw, seen=self._stdout.text)
         value, self.masked = self._redactor.value(parsed.value)
-        return Parsed(value, parsed.problem)
+        return ParsedJson(value, parsed.problem)
 
 
-def _exit(ended: Ended, redactor: Redactor) -> Failure | None:
+def _exit(ended: ExitedProcess, redactor: Redactor) -> Failure | None:
     """Why an exit is no success."""
     if ended.status == 0:
         return None

@@ -19,7 +19,7 @@ from gert.ecosystem.process.find_program import shown
 from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.process.process import Process
 from gert.ecosystem.tools.command import CommandContext, command_for
-from gert.ecosystem.tools.outputs import Ended, answer_of, interrupted, reads_json, told
+from gert.ecosystem.tools.outputs import ExitedProcess, answer_of, interrupted, reads_json, redacted_failure
 from gert.kernel.engine.requests import ApprovalRequest, CallPreview, CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.redaction import Redactor, parts_of
@@ -37,7 +37,7 @@ _LARGE: Final = 512 * 1024
 _MISSING_FILE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
 
 
-class Place(NamedTuple):
+class ProgramLocation(NamedTuple):
     """The program file and the folder of a command, with links resolved."""
 
     program: str
@@ -99,7 +99,7 @@ class Stdio:
         for process in self._live:
             process.kill()
 
-    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> Place | None:
+    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> ProgramLocation | None:
         """Return the program and folder that an action would use; None if it cannot be started."""
         command = command_for(tool, action, inputs, self._context, key="")
         return None if isinstance(command, Failure) else location_of(command)
@@ -109,10 +109,10 @@ class Stdio:
         is_preview = isinstance(ask, CallPreview)
         command = command_for(tool, action, ask.inputs, self._context, ask.key, is_preview=is_preview)
         if isinstance(command, Failure):
-            return ToolAnswer(failure=told(command, redactor))
+            return ToolAnswer(failure=redacted_failure(command, redactor))
         if isinstance(ask, CallTool) and ask.approval is not None and ask.approval.program is not None:
             # Compared with the command that is started: what was approved is what runs.
-            reason = moved(ask.approval, location_of(command))
+            reason = location_changed(ask.approval, location_of(command))
             if reason is not None:
                 return ToolAnswer(failure=Failure("approval_outdated", reason))
         stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))
@@ -122,8 +122,8 @@ class Stdio:
         except asyncio.CancelledError:
             raise interrupted(stdout, stderr, redactor) from None
         if isinstance(status, Failure):
-            return ToolAnswer(failure=told(status, redactor))
-        read = partial(answer_of, Ended(command.name, status, stdout, stderr), action, ask.contract, redactor)
+            return ToolAnswer(failure=redacted_failure(status, redactor))
+        read = partial(answer_of, ExitedProcess(command.name, status, stdout, stderr), action, ask.contract, redactor)
         return await asyncio.to_thread(read) if stdout.fed + stderr.fed > _LARGE else read()
 
     async def _run(self, command: Command, process: Process) -> int | Failure:
@@ -160,12 +160,12 @@ class Stdio:
         return partial(self._on_output, ask.path, stream)
 
 
-def location_of(command: Command) -> Place:
+def location_of(command: Command) -> ProgramLocation:
     """Return the program and folder of a command, with links resolved."""
-    return Place(os.path.realpath(command.program), os.path.realpath(command.folder))
+    return ProgramLocation(os.path.realpath(command.program), os.path.realpath(command.folder))
 
 
-def moved(asked: ApprovalRequest, place: Place | None) -> str | None:
+def location_changed(asked: ApprovalRequest, place: ProgramLocation | None) -> str | None:
     """Return how a program or its folder changed since approval was requested; None if they are the same."""
     name = (asked.command or {}).get("program") or asked.target
     program = place.program if place is not None else None

@@ -26,8 +26,8 @@ from gert.kernel.engine.requests import (
     ApprovalRequest,
     AwaitApproval,
     CallPreview,
+    Emit,
     Response,
-    Said,
     Steps,
     Subject,
     SubmitApproval,
@@ -141,7 +141,7 @@ _OUTDATED: Final = Result(status="skipped")
 _TOO_LATE: Final = failed("denied", "no approver approved in time", reason="approval_rejected")
 
 
-def outdated_event(frame: Frame, approval: Approval, reason: str) -> Said:
+def outdated_event(frame: Frame, approval: Approval, reason: str) -> Emit:
     """Return the event for an approval that does not cover the call about to be made."""
     return frame.emit(
         ApprovalOutdated(
@@ -232,7 +232,7 @@ def _run_ticket(
 
 def _response_events(
     answer: ApprovalAnswer, objections: list[str | None], ticket: TicketAnswer, frame: Frame
-) -> Iterator[Said]:
+) -> Iterator[Emit]:
     """Emit each response as accepted or refused; a refused response changes nothing."""
     for response, objection in zip(answer.responses, objections, strict=True):
         fields: dict[str, Any] = {

@@ -78,11 +78,11 @@ class Clock:
         """Join the lanes forked here: advance to the latest of their clocks."""
         begun = [each for each in lanes if each.has_begun]
         self._own = max((self._own, *(each.ended for each in begun)))
-        self._waits += merged(wait for each in begun for wait in each._waits)
+        self._waits += merge_intervals(wait for each in begun for wait in each._waits)
 
     def since(self, start: float) -> str:
         """Format the time since `start` for an event."""
-        return written(self.now - start)
+        return format_seconds(self.now - start)
 
     def waited(self, start: float, end: float | None = None) -> float:
         """Return the seconds since `start` spent waiting for people, a free lane or a resume."""
@@ -94,10 +94,10 @@ class Clock:
             if stop <= start:
                 break
             found.append((max(begin, start), min(stop, until)))
-        return sum(b - a for a, b in merged(found))
+        return sum(b - a for a, b in merge_intervals(found))
 
 
-def merged(intervals: Iterable[Interval]) -> list[Interval]:
+def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
     """Merge overlapping intervals, in order, so that simultaneous waits count once."""
     found: list[Interval] = []
     for begin, end in sorted(intervals):
@@ -114,12 +114,12 @@ _SHORTEST: Final = 0.001
 """The shortest wait to record: events carry milliseconds."""
 
 
-def written(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Format seconds for an event, to the millisecond."""
     milliseconds = round(min(seconds, MAX_SECONDS) * 1000)
     return format_duration(timedelta(milliseconds=milliseconds)) if milliseconds > 0 else "0s"
 
 
-def written_wait(seconds: float) -> str | None:
+def format_wait(seconds: float) -> str | None:
     """Format seconds of waiting for an event, or None if there was no wait."""
-    return written(seconds) if seconds >= _SHORTEST else None
+    return format_seconds(seconds) if seconds >= _SHORTEST else None

@@ -26,14 +26,14 @@ _MAX_INDEX_DIGITS: Final = 9
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedJson(msgspec.Struct, frozen=True):
     """A text parsed as JSON, or why it is not JSON."""
 
     value: Any = None
     problem: str | None = None
 
 
-class Printed(msgspec.Struct, frozen=True, kw_only=True):
+class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool printed and its exit code, with secrets masked.
 
     document: returns the parsed stdout, if it differs from the text: a secret number is masked
@@ -44,7 +44,7 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     stdout: str = ""
     stderr: str = ""
-    document: Callable[[], Parsed] | None = None
+    document: Callable[[], ParsedJson] | None = None
     truncated: frozenset[str] = frozenset()
 
 
@@ -64,17 +64,17 @@ class _Cached:
 
     __slots__ = ("_parsed", "_read")
 
-    def __init__(self, read: Callable[[], Parsed]) -> None:
+    def __init__(self, read: Callable[[], ParsedJson]) -> None:
         self._read = read
-        self._parsed: Parsed | None = None
+        self._parsed: ParsedJson | None = None
 
-    def __call__(self) -> Parsed:
+    def __call__(self) -> ParsedJson:
         if self._parsed is None:
             self._parsed = self._read()
         return self._parsed
 
 
-def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Printed) -> ExtractResult:
+def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: ToolOutput) -> ExtractResult:
     """Extract every output that the action declares.
 
     After a success, a required or only output must be present and fit its type. An optional one may be absent
@@ -99,20 +99,20 @@ def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Prin
     return ExtractResult(found, failure)
 
 
-def parse_json(text: str, seen: str | None = None) -> Parsed:
+def parse_json(text: str, seen: str | None = None) -> ParsedJson:
     """Parse a text as JSON; if it is not JSON, return the problem, which quotes `seen` instead of the text."""
     if not text.strip():
-        return Parsed(problem="expected JSON on stdout, found nothing")
+        return ParsedJson(problem="expected JSON on stdout, found nothing")
     try:
-        return Parsed(msgspec.json.decode(text.removeprefix(_BYTE_ORDER_MARK)))
+        return ParsedJson(msgspec.json.decode(text.removeprefix(_BYTE_ORDER_MARK)))
     except RecursionError:
-        return Parsed(problem="the JSON on stdout is nested too deeply")
+        return ParsedJson(problem="the JSON on stdout is nested too deeply")
     except (msgspec.DecodeError, UnicodeEncodeError) as problem:
         detail = str(problem).removeprefix("JSON is malformed: ").lower()
-        return Parsed(problem=f"expected JSON on stdout, found {show(text if seen is None else seen)} ({detail})")
+        return ParsedJson(problem=f"expected JSON on stdout, found {show(text if seen is None else seen)} ({detail})")
 
 
-def _value(where: ExtractBlock, parameter: Parameter, printed: Printed, document: Callable[[], Parsed]) -> Any:
+def _value(where: ExtractBlock, parameter: Parameter, printed: ToolOutput, document: Callable[[], ParsedJson]) -> Any:
     value = _raw(where, printed, document)
     if isinstance(value, str) and parameter.type not in ("string", "any"):
         value = value.strip()
@@ -121,7 +121,7 @@ def _value(where: ExtractBlock, parameter: Parameter, printed: Printed, document
     return coerced
 
 
-def _raw(where: ExtractBlock, printed: Printed, document: Callable[[], Parsed]) -> Any:
+def _raw(where: ExtractBlock, printed: ToolOutput, document: Callable[[], ParsedJson]) -> Any:
     if where.from_ == "exit_code":
         return printed.exit_code
     if where.from_ == "json":

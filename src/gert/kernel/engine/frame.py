@@ -10,7 +10,7 @@ from msgspec import field
 from gert.errors import CanonicalError, TemplateError, TemplateEvalError
 from gert.kernel.engine.clock import Clock
 from gert.kernel.engine.plan import Planner
-from gert.kernel.engine.requests import Answer, Ask, AwaitApproval, CollectEvidence, Said, Steps
+from gert.kernel.engine.requests import Answer, AwaitApproval, CollectEvidence, Emit, Request, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import State
 from gert.kernel.engine.symbolic import (
@@ -272,11 +272,11 @@ class Frame(msgspec.Struct, frozen=True):
 
     # --- events and requests
 
-    def emit(self, payload: Payload, principal: Principal | None = None) -> Said:
+    def emit(self, payload: Payload, principal: Principal | None = None) -> Emit:
         """Return an event to record at this path."""
-        return Said(payload, self.path, principal)
+        return Emit(payload, self.path, principal)
 
-    def request(self, request: Ask[A]) -> Steps[A]:
+    def request(self, request: Request[A]) -> Steps[A]:
         """Yield a request and return its answer; its time passes in this lane."""
         asked = self.clock.now
         answer: A = yield request
@@ -308,7 +308,7 @@ class Frame(msgspec.Struct, frozen=True):
         """Mark this step as the reader of the state, for warnings."""
         self.lane.run.reader = (self.path or "", self.step_id)
 
-    def missing_key_events(self) -> Iterator[Said]:
+    def missing_key_events(self) -> Iterator[Emit]:
         """Return the missing keys of this path that are not recorded yet."""
         for missing in self.run.missing.pop(self.path or "", ()):
             yield self.emit(missing)

@@ -15,9 +15,9 @@ from gert.errors import CanonicalError, InputError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import canonical, require_canonical
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.foundation.secret_refs import defused, secret_ref
+from gert.kernel.foundation.secret_refs import secret_ref, without_marks
 from gert.kernel.foundation.values import coerce, objection
-from gert.kernel.governance.decide import refused_crossing
+from gert.kernel.governance.decide import crossing_refusal
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
@@ -33,12 +33,12 @@ UNSET: Final = "unset"
 EFFECTS: Final = {ENV: "environment", FILE: "filesystem"}
 """The effect that rules see when an input is read from a source."""
 
-OURS: Final = "GERT_"
+RESERVED_PREFIX: Final = "GERT_"
 
 _MAX_LISTED: Final = 10
 
 
-class Given(msgspec.Struct, frozen=True):
+class GivenInput(msgspec.Struct, frozen=True):
     """A value given by the caller.
 
     source: its source in the trace: `cli`, or `file:NAME`
@@ -153,12 +153,12 @@ class _Resolution:
                 resolved.secrets[name] = value if isinstance(value, str) else canonical(value).decode()
                 resolved.values[name] = secret_ref(name)
             else:
-                resolved.values[name] = defused(value)
+                resolved.values[name] = without_marks(value)
         return resolved
 
 
 def resolve_inputs(
-    inputs: Mapping[str, InputBlock], given: Mapping[str, Given], policies: Sequence[Policy] = ()
+    inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput], policies: Sequence[Policy] = ()
 ) -> Generator[ResolveBatch, BatchAnswer, ResolvedInputs]:
     """Resolve every input, or raise one error with all problems.
 
@@ -174,7 +174,7 @@ def resolve_inputs(
             resolution.use_default(name)
         else:
             resolver, binding = _bind(name, block.from_, resolution.parameters[name])
-            refusal = refused_binding(block.from_, policies)
+            refusal = binding_refusal(block.from_, policies)
             if refusal is None:
                 bound.append((resolver, binding))
             else:
@@ -209,13 +209,13 @@ def effect_of(source: str) -> str | None:
     return EFFECTS.get(prefix) if slash else None
 
 
-def refused_binding(source: str, policies: Sequence[Policy]) -> str | None:
+def binding_refusal(source: str, policies: Sequence[Policy]) -> str | None:
     """Return why a source must not be read, or None: gert's own variables never are, and rules may deny others."""
     prefix, _, name = source.partition("/")
-    if prefix == ENV and name.upper().startswith(OURS):
+    if prefix == ENV and name.upper().startswith(RESERVED_PREFIX):
         return f"`{name}` is one of gert's own variables, which cannot be inputs"
     effect = effect_of(source)
-    return refused_crossing(effect, policies) if effect is not None else None
+    return crossing_refusal(effect, policies) if effect is not None else None
 
 
 def fit(value: Any, parameter: Parameter) -> Any:
@@ -246,7 +246,7 @@ def _error_text(problem: InputError | CanonicalError, parameter: Parameter) -> s
     return f"{expected}; the value is secret and not shown"
 
 
-def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]) -> Iterator[_Problem]:
+def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput]) -> Iterator[_Problem]:
     for name in given:
         if name not in inputs:
             guess = did_you_mean(name, inputs)
@@ -255,7 +255,7 @@ def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]
             yield _Problem(f"there is no input `{shorten(name)}`", hint)
 
 
-def _given_value(given: Given, block: InputBlock) -> Any:
+def _given_value(given: GivenInput, block: InputBlock) -> Any:
     return given.text if given.text is not None and block.type == "string" else given.value
 
 

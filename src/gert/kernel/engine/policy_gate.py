@@ -4,14 +4,14 @@ import msgspec
 
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import StepSettings
-from gert.kernel.engine.requests import Execution, Said
+from gert.kernel.engine.requests import Emit, Execution
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.events.runbook import BreakGlass, Failure, GovernanceDecision, Recent
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.steps import Step
 
 
-def permit(step: Step, frame: Frame, settings: StepSettings) -> tuple[Said, Result | None]:
+def permit(step: Step, frame: Frame, settings: StepSettings) -> tuple[Emit, Result | None]:
     """Return the event of the governance decision, and the refusal if there is one."""
     # Counted even without a limit: another step may run the same target under one.
     frame.lane.run.count_execution(step, settings.target, frame.state)
@@ -34,7 +34,7 @@ def denial(step: Step, settings: StepSettings) -> Result | None:
     )
 
 
-def permit_retry(step: Step, frame: Frame, settings: StepSettings) -> tuple[Said | None, Result | None]:
+def permit_retry(step: Step, frame: Frame, settings: StepSettings) -> tuple[Emit | None, Result | None]:
     """Count one more attempt; if a limit is reached, return its event and the refusal."""
     frame.lane.run.count_execution(step, settings.target, frame.state)
     breach = None if settings.is_free else _exceeded_limit(settings, step, frame)

@@ -148,7 +148,7 @@ class Execution(msgspec.Struct, frozen=True):
     max_per_hour: int | None = None
 
 
-class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A request to the driver; T is the type of its answer.
 
     timeout: seconds after which the driver stops waiting
@@ -162,7 +162,7 @@ class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     counts: Execution | None = None
 
 
-class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
+class CallTool(Request[ToolAnswer], frozen=True, kw_only=True):
     """Call an action of a tool.
 
     after_skipped_write: an earlier step that may write was only assumed, so what the tool reads would be stale
@@ -177,7 +177,7 @@ class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
     approval: "ApprovalRequest | None" = None
 
 
-class CallPreview(Ask[ToolAnswer], frozen=True, kw_only=True):
+class CallPreview(Request[ToolAnswer], frozen=True, kw_only=True):
     """Run the preview of an action; what it prints is the answer.
 
     contract: the preview's contract: the effects of the action, without writes
@@ -189,7 +189,7 @@ class CallPreview(Ask[ToolAnswer], frozen=True, kw_only=True):
     contract: Contract
 
 
-class CallExtension(Ask[ToolAnswer], frozen=True, kw_only=True):
+class CallExtension(Request[ToolAnswer], frozen=True, kw_only=True):
     """Call an extension; `view` is the state it may see."""
 
     extension: str
@@ -199,7 +199,7 @@ class CallExtension(Ask[ToolAnswer], frozen=True, kw_only=True):
     approval: "ApprovalRequest | None" = None
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class RequestedEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of evidence to collect."""
 
     kind: Literal["text", "checklist", "attachment"]
@@ -208,12 +208,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[str, ...] = ()
 
 
-class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
+class CollectEvidence(Request[EvidenceAnswer], frozen=True, kw_only=True):
     """Ask a person to do something, and collect evidence of it."""
 
     instructions: str
     title: str | None = None
-    evidence: tuple[Wanted, ...] = ()
+    evidence: tuple[RequestedEvidence, ...] = ()
     contract: Contract
     inputs: dict[str, Any] = field(default_factory=dict)
     approval: "ApprovalRequest | None" = None
@@ -280,14 +280,14 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""
 
 
-class SubmitApproval(Ask[TicketAnswer], frozen=True, kw_only=True):
+class SubmitApproval(Request[TicketAnswer], frozen=True, kw_only=True):
     """Submit an approval request; the answer is a ticket, without waiting for a decision."""
 
     request: ApprovalRequest
     subject: Subject | None = None
 
 
-class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
+class AwaitApproval(Request[ApprovalAnswer], frozen=True, kw_only=True):
     """Wait until a ticket is resolved.
 
     created_at, expires_at: the recorded time in which a response counts
@@ -300,13 +300,13 @@ class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
     subject: Subject | None = None
 
 
-class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):
+class Pause(Request[PauseAnswer], frozen=True, kw_only=True):
     """Wait before the next attempt."""
 
     seconds: float
 
 
-ANSWERS: Final[Mapping[type[Ask[Any]], type[AnyAnswer]]] = {
+ANSWERS: Final[Mapping[type[Request[Any]], type[AnyAnswer]]] = {
     CallTool: ToolAnswer,
     CallPreview: ToolAnswer,
     CallExtension: ToolAnswer,
@@ -317,7 +317,7 @@ ANSWERS: Final[Mapping[type[Ask[Any]], type[AnyAnswer]]] = {
 }
 
 
-def answer_with(ask: Ask[Any], failure: Failure) -> AnyAnswer:
+def failed_answer(ask: Request[Any], failure: Failure) -> AnyAnswer:
     """Return the failed answer to a request."""
     return ANSWERS[type(ask)](failure=failure)
 
@@ -325,7 +325,7 @@ def answer_with(ask: Ask[Any], failure: Failure) -> AnyAnswer:
 # --- what the engine yields
 
 
-class Said(NamedTuple):
+class Emit(NamedTuple):
     """An event to record: its payload, its path, and the principal (None for the kernel itself).
 
     The driver may send a failure back if the run is cancelled; loops check it, so that none continues for ever.
@@ -346,4 +346,4 @@ class RunLanes(msgspec.Struct, frozen=True):
     after: tuple[frozenset[int], ...]
 
 
-Steps: TypeAlias = Generator[Ask[Any] | RunLanes | Said, Any, T]
+Steps: TypeAlias = Generator[Request[Any] | RunLanes | Emit, Any, T]

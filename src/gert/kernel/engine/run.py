@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from gert.errors import GertError
-from gert.kernel.engine.clock import Clock, Timeline, written, written_wait
+from gert.kernel.engine.clock import Clock, Timeline, format_seconds, format_wait
 from gert.kernel.engine.frame import Frame, LaneContext, Run, Setup
-from gert.kernel.engine.requests import Said, Steps
+from gert.kernel.engine.requests import Emit, Steps
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
 from gert.kernel.engine.step_inputs import error_line
@@ -55,10 +55,10 @@ def run(setup: Setup) -> Steps[RunResult]:
     """Run a validated program with resolved inputs."""
     context = Run(setup)
     constants, flaw = _constants(setup)
-    yield Said(_run_start(setup, constants), None, context.actor)
+    yield Emit(_run_start(setup, constants), None, context.actor)
     for name, source in setup.started.input_sources.items():
         # For a secret this is the reference, which is recorded as a placeholder.
-        yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
+        yield Emit(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
     state = State({**setup.inputs, **constants}, context.report_missing_key)
     frame = Frame(LaneContext(run=context, state=state, clock=Clock(Timeline())))
     steps = setup.program.runbook.steps
@@ -68,11 +68,11 @@ def run(setup: Setup) -> Steps[RunResult]:
     context.add_outcome(result.outcome if result.ended else None)
     status = _status(result)
     if status == "cancelled" and result.failure is not None:
-        yield Said(RunCancelled(reason=result.failure.message), None, None)
+        yield Emit(RunCancelled(reason=result.failure.message), None, None)
     after = yield from _finally(setup.program, frame, status)
     for path, missing in context.missing.items():
         for each in missing:
-            yield Said(each, path or None, None)
+            yield Emit(each, path or None, None)
     outcome = None if setup.explores or status != "completed" else result.outcome
     ended = RunResult(
         status=status,
@@ -87,7 +87,7 @@ def run(setup: Setup) -> Steps[RunResult]:
         finally_failure=after,
         warnings=tuple(context.warnings.values()),
     )
-    yield Said(_run_complete(ended, frame, setup), None, None)
+    yield Emit(_run_complete(ended, frame, setup), None, None)
     return ended
 
 
@@ -126,11 +126,11 @@ def _finally(program: Program, frame: Frame, status: RunStatus) -> Steps[Failure
     if frame.run.skipped_write:
         # The path that led here is unknown.
         frame.state.skip_write()
-    yield Said(FinallyStart(status=status, step_count=len(steps)), None, None)
+    yield Emit(FinallyStart(status=status, step_count=len(steps)), None, None)
     result = yield from run_list(steps, frame.inside("finally"), to_the_end=True)
     failure = None if result.continued else result.failure
     step_status = result.status if failure is not None else "success"
-    yield Said(FinallyComplete(status=step_status, failure=failure), None, None)
+    yield Emit(FinallyComplete(status=step_status, failure=failure), None, None)
     return failure
 
 
@@ -162,8 +162,8 @@ def _run_complete(ended: RunResult, frame: Frame, setup: Setup) -> RunComplete:
     return RunComplete(
         status=ended.status,
         mode=setup.mode,
-        duration=written(ended.duration),
-        waited=written_wait(ended.waited),
+        duration=format_seconds(ended.duration),
+        waited=format_wait(ended.waited),
         outcome=ended.outcome,
         failure=ended.failure,
         failed_step=ended.failed_step,

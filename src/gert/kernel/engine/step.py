@@ -7,7 +7,7 @@ import msgspec
 
 from gert.errors import GertError, InputError
 from gert.kernel.engine.approval_flow import OUTDATED, Approval, approve, outdated_event, run_preview
-from gert.kernel.engine.clock import written
+from gert.kernel.engine.clock import format_seconds
 from gert.kernel.engine.frame import Frame, RunBlock, request_keys
 from gert.kernel.engine.kinds.assertion import run_assert
 from gert.kernel.engine.kinds.branch import run_branch
@@ -289,7 +289,7 @@ def _run_attempts(
                 step_id=frame.step_id,
                 attempt=attempt,
                 max=retry.max + 1,
-                delay=written(delay),
+                delay=format_seconds(delay),
                 failure=failure,
             )
         )

@@ -6,10 +6,10 @@ from typing import Any, Final
 import msgspec
 
 from gert.errors import InputError
-from gert.kernel.engine.clock import written_wait
+from gert.kernel.engine.clock import format_wait
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import StepSettings
-from gert.kernel.engine.requests import Said
+from gert.kernel.engine.requests import Emit
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import REPEAT, STEP
 from gert.kernel.engine.step_inputs import masked_inputs
@@ -26,9 +26,9 @@ RESERVED_SCOPES: Final = frozenset({REPEAT, STEP})
 """Scopes of gert's own: archives of repeated blocks, and records of steps. No step writes there."""
 
 
-def flow_start_event(step: Step, frame: Frame) -> Said:
+def flow_start_event(step: Step, frame: Frame) -> Emit:
     """Return the start event of a loop, or of a step that only directs flow."""
-    return Said(StepStart(step_id=frame.step_id, step_type=step.type, extensions=step.extensions), frame.path, None)
+    return Emit(StepStart(step_id=frame.step_id, step_type=step.type, extensions=step.extensions), frame.path, None)
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def scope_of(step: Step, frame: Frame) -> Scope | None:
 
 def step_start_event(
     step: Step, frame: Frame, settings: StepSettings, inputs: Mapping[str, Any], scope: str | None
-) -> Said:
+) -> Emit:
     """Return the start event of a step that is about to execute."""
     if isinstance(step, ToolStep):
         started = StepStart(
@@ -80,10 +80,10 @@ def step_start_event(
             scope=scope,
             extensions=step.extensions,
         )
-    return Said(started, frame.path, frame.principal)
+    return Emit(started, frame.path, frame.principal)
 
 
-def store_outputs(step: Step, result: Result, frame: Frame, scope: Scope | None) -> Said | None:
+def store_outputs(step: Step, result: Result, frame: Frame, scope: Scope | None) -> Emit | None:
     """Store the outputs as global names or in a scope, and export them; return the event of the export."""
     state, outputs = frame.lane.state, outputs_of(result.outputs)
     if scope is not None:
@@ -119,13 +119,13 @@ def final_result(step: Step, result: Result, frame: Frame) -> Result:
     return result
 
 
-def step_complete_event(step: Step, result: Result, frame: Frame, start: float) -> Said:
+def step_complete_event(step: Step, result: Result, frame: Frame, start: float) -> Emit:
     """Return the end event of a step. The outputs of a loop or a block are recorded with the steps inside it."""
     completed = StepComplete(
         step_id=frame.step_id,
         status=result.status,
         duration=frame.lane.clock.since(start),
-        waited=written_wait(frame.lane.clock.waited(start)),
+        waited=format_wait(frame.lane.clock.waited(start)),
         outputs=result.outputs if step.executes else {},
         exit_code=result.exit_code,
     )
@@ -139,7 +139,7 @@ def step_complete_event(step: Step, result: Result, frame: Frame, start: float) 
             continued=result.continued,
             assumed=result.assumed,
         )
-    return Said(completed, frame.path, result.principal or frame.principal)
+    return Emit(completed, frame.path, result.principal or frame.principal)
 
 
 def _segments(scope: str) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def without_credentials(text: str) -> str:
     return text
 
 
-def stranger_line(text: str, longest: int) -> str:
+def foreign_line(text: str, longest: int) -> str:
     """Make a foreign text safe to record: one line, bounded, printable, without credentials."""
     # Cut twice, the first time to search less. If masking shortens the text so much that the first cut shows, the text
     # at the cut may be half of a credential, and is dropped.

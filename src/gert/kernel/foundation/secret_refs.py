@@ -69,7 +69,7 @@ def masked(value: Any) -> Any:
     return _mapped(value, lambda text: _REFERENCE.sub(PLACEHOLDER, text) if _OPEN in text else text, _MAX_DEPTH)
 
 
-def defused(value: Any) -> Any:
+def without_marks(value: Any) -> Any:
     """Remove everything from an incoming value that could be mistaken for a reference."""
     return _mapped(value, lambda text: text.translate(_MARKS) if _OPEN in text or _CLOSE in text else text, _MAX_DEPTH)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args
 from gert.errors import InputError
 from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.patterns import compile_pattern
-from gert.kernel.foundation.secret_refs import defused, masked
+from gert.kernel.foundation.secret_refs import masked, without_marks
 from gert.kernel.foundation.text import number_text, visible, with_article
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
@@ -165,7 +165,7 @@ def _from_json(value: object, kind: type) -> object:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return _LOSSY
     # Escapes in JSON may encode the marks of a secret reference.
-    return defused(decoded) if isinstance(decoded, kind) else _LOSSY
+    return without_marks(decoded) if isinstance(decoded, kind) else _LOSSY
 
 
 class _Type:

@@ -20,10 +20,10 @@ from gert.kernel.governance.rules import (
     Policy,
     Rule,
     Subject,
+    ends_matching,
     first_failing,
     is_about,
     label,
-    takes_part,
 )
 from gert.kernel.governance.verdict import Verdict
 
@@ -33,11 +33,11 @@ __all__ = [
     "Decision",
     "RuleRef",
     "Verdict",
+    "crossing_refusal",
     "decide",
     "decide_crossing",
     "decide_outcome",
     "reference",
-    "refused_crossing",
 ]
 
 GROUP: Final = "group:"
@@ -222,7 +222,7 @@ def decide_crossing(effect: str, policies: Iterable[Policy]) -> Decision:
     return decide(Contract(effects=frozenset((effect,)), idempotent=True), policies, crossing=effect)
 
 
-def refused_crossing(effect: str, policies: Iterable[Policy]) -> str | None:
+def crossing_refusal(effect: str, policies: Iterable[Policy]) -> str | None:
     """Return why data may not enter or leave without a step; without a run there can be no approval."""
     decision = decide_crossing(effect, policies)
     if decision.verdict is Verdict.ALLOW:
@@ -255,7 +255,7 @@ def _decide_policy(policy: Policy, subject: Subject) -> Decision:
     )
     for index, rule in enumerate(policy.rules):
         if is_about(rule, subject) and first_failing(rule, subject) is None:
-            if takes_part(rule):
+            if ends_matching(rule):
                 return floor | _decision_of(rule, policy, index)
             floor |= Decision(serialize=True)
     return floor

@@ -7,7 +7,7 @@ import msgspec
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Decision, RuleRef, decide, reference
 from gert.kernel.governance.risk import Risk, assess
-from gert.kernel.governance.rules import Policy, Subject, first_failing, is_about, takes_part, written
+from gert.kernel.governance.rules import Policy, Subject, condition_text, ends_matching, first_failing, is_about
 from gert.kernel.governance.verdict import Verdict
 
 __all__ = ["Considered", "Explanation", "PolicyMatch", "explain"]
@@ -81,7 +81,7 @@ def _considered(policy: Policy, subject: Subject) -> Iterator[Considered]:
         if not is_about(rule, subject):
             continue
         failing = first_failing(rule, subject)
-        goes_on = failing is None and not takes_part(rule)
-        yield Considered(reference(policy, index), None if failing is None else written(failing), goes_on)
+        goes_on = failing is None and not ends_matching(rule)
+        yield Considered(reference(policy, index), None if failing is None else condition_text(failing), goes_on)
         if failing is None and not goes_on:
             return

@@ -21,13 +21,13 @@ __all__ = [
     "Rule",
     "Shadow",
     "Subject",
+    "condition_text",
+    "ends_matching",
     "first_failing",
     "is_about",
     "is_unconditional",
     "label",
     "shadowed",
-    "takes_part",
-    "written",
 ]
 
 DEFAULT_APPROVAL_TIMEOUT: Final = 30 * 60.0
@@ -141,14 +141,14 @@ FLAG_MATCHERS: Final = ("deterministic", "idempotent")
 ALL_RISKS: Final = frozenset(Risk)
 
 
-def takes_part(rule: Rule) -> bool:
+def ends_matching(rule: Rule) -> bool:
     """Return whether the rule ends matching; a rule with only `contract_violations` or `serialize` does not."""
     return rule.verdict is not None
 
 
 def is_about(rule: Rule, subject: Subject) -> bool:
     """Return whether the rule applies to this kind of subject."""
-    if not (takes_part(rule) or rule.serialize) or (rule.outcome is None) is not (subject.outcome is None):
+    if not (ends_matching(rule) or rule.serialize) or (rule.outcome is None) is not (subject.outcome is None):
         return False
     matchers = (each.effects for each in (rule, rule.contract) if each is not None)
     return subject.crossing is None or any(subject.crossing in (effects or ()) for effects in matchers)
@@ -156,7 +156,7 @@ def is_about(rule: Rule, subject: Subject) -> bool:
 
 def is_unconditional(rule: Rule) -> bool:
     """Return whether the rule matches every contract."""
-    return takes_part(rule) and all(asked == ALL_RISKS for _, asked in conditions(rule))
+    return ends_matching(rule) and all(asked == ALL_RISKS for _, asked in conditions(rule))
 
 
 def conditions(rule: Rule) -> Iterator[Condition]:
@@ -181,11 +181,11 @@ def label(rule: Rule) -> str:
     """Return the rule's matchers as text, such as `risk: critical`."""
     if rule.contract_violations is not None:
         return f"contract_violations: {rule.contract_violations}"
-    matchers = ", ".join(written(at) for at in conditions(rule))
+    matchers = ", ".join(condition_text(at) for at in conditions(rule))
     return matchers or ("default" if rule.default is not None else "any step")
 
 
-def written(condition: Condition) -> str:
+def condition_text(condition: Condition) -> str:
     """Return a matcher as text, as in a policy file."""
     name, asked = condition
     if isinstance(asked, bool):
@@ -200,8 +200,8 @@ def shadowed(rules: Sequence[Rule]) -> Iterator[Shadow]:
     Rules are compared in pairs: several rules that together cover a later one are not reported.
     """
     for later, rule in enumerate(rules):
-        for earlier in range(later) if takes_part(rule) or rule.serialize else ():
-            if takes_part(rules[earlier]) and _covers(rules[earlier], rule):
+        for earlier in range(later) if ends_matching(rule) or rule.serialize else ():
+            if ends_matching(rules[earlier]) and _covers(rules[earlier], rule):
                 why = f"never reached: rule {earlier + 1} ({label(rules[earlier])}) matches first"
                 yield Shadow(later, earlier, why)
                 break

@@ -12,7 +12,7 @@ from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.scenario.expect import COMPLETED, expects, matches, shown
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 
 NOTHING: Final = "nothing"
 _MAX_DEPTH: Final = 200
@@ -70,7 +70,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.outcome_changed or self.failure or any(listed))
 
 
-def ending_of(seen: Observed) -> Ending:
+def ending_of(seen: RunObservation) -> Ending:
     """Return how a run ended."""
     outcome, failure = seen.outcome, seen.failure
     return Ending(
@@ -82,7 +82,7 @@ def ending_of(seen: Observed) -> Ending:
     )
 
 
-def changes(before: Observed, after: Observed) -> Changes:
+def changes(before: RunObservation, after: RunObservation) -> Changes:
     """Return what changed from the first run to the second."""
     first, second = ending_of(before), ending_of(after)
     both = [step for step in before.visited if step in after.visited]
@@ -101,7 +101,7 @@ def changes(before: Observed, after: Observed) -> Changes:
     )
 
 
-def changes_since(expected: Expectations | None, after: Observed) -> Changes:
+def changes_since(expected: Expectations | None, after: RunObservation) -> Changes:
     """Return what differs from a test; what the test does not mention cannot have changed."""
     second = ending_of(after)
     failure = Changed("failure", NOTHING, _why(after)) if after.failure is not None else None
@@ -137,12 +137,12 @@ def _only(these: Mapping[str, None], others: Mapping[str, None]) -> Iterator[str
             yield name
 
 
-def _failure(before: Observed, after: Observed) -> Changed | None:
+def _failure(before: RunObservation, after: RunObservation) -> Changed | None:
     old, new = _why(before), _why(after)
     return Changed("failure", old, new) if old != new else None
 
 
-def _why(seen: Observed) -> str:
+def _why(seen: RunObservation) -> str:
     if seen.failure is None:
         return NOTHING
     where = f" at `{seen.failed_step}`" if seen.failed_step is not None else ""
@@ -150,7 +150,7 @@ def _why(seen: Observed) -> str:
     return f"{seen.failure.kind}{where}: {message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + '…'}"
 
 
-def _meta(seen: Observed) -> Mapping[str, Any]:
+def _meta(seen: RunObservation) -> Mapping[str, Any]:
     return seen.outcome.meta if seen.outcome is not None else {}
 
 

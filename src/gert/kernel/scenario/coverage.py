@@ -17,7 +17,7 @@ from gert.kernel.runbook.documents.steps import (
     Step,
 )
 from gert.kernel.runbook.program import Program
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 
 ANY = "*"
 """The segment for every iteration of a repeat."""
@@ -61,7 +61,7 @@ class Coverage:
         self._list(program.runbook.steps, None)
         self._list(program.runbook.finally_, "finally")
 
-    def add(self, seen: Observed) -> None:
+    def add(self, seen: RunObservation) -> None:
         """Count what one run reached."""
         self._reached.update(map(self._place, seen.paths))
         self._reached.update((self._place(path), label) for path, label in seen.arms)

@@ -11,7 +11,7 @@ from gert.kernel.foundation.patterns import MAX_PATTERN, compile_pattern
 from gert.kernel.foundation.text import printable
 from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.expectations import Expectations
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.template import render_text
 
 COMPLETED: Final = "completed"
@@ -40,7 +40,7 @@ def expects(expected: Expectations | None, without: Collection[str] = ()) -> boo
     return any(getattr(expected, name, None) for name in _EXPECTATIONS if name not in without)
 
 
-def differences(expected: Expectations | None, seen: Observed, missing: list[str]) -> Iterator[Difference]:
+def differences(expected: Expectations | None, seen: RunObservation, missing: list[str]) -> Iterator[Difference]:
     """Yield every unmet expectation; without expectations, the run has to complete."""
     for message in missing:
         # Even if the run continued without: a test that omits answers does not test what it describes.
@@ -57,7 +57,7 @@ def _same(name: str, expected: str | None, found: str | None, hint: str | None =
         yield Difference(name, f"`{expected}`", f"`{found}`" if found is not None else "none", hint)
 
 
-def _why(seen: Observed) -> str | None:
+def _why(seen: RunObservation) -> str | None:
     """Return the failure of the run, as a hint."""
     if seen.failure is None:
         return None
@@ -65,11 +65,11 @@ def _why(seen: Observed) -> str | None:
     return f"{where}{seen.failure.message}"
 
 
-def _status(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+def _status(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     yield from _same("expected_status", expected.expected_status, seen.status, _why(seen))
 
 
-def _outcome(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+def _outcome(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     outcome = seen.outcome
     hint = _why(seen)
     if hint is None and seen.ends:
@@ -79,7 +79,7 @@ def _outcome(expected: Expectations, seen: Observed) -> Iterator[Difference]:
     yield from _same("expected_code", expected.expected_code, outcome.code if outcome is not None else None, hint)
 
 
-def _reached(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+def _reached(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     for name in expected.must_reach:
         if not _was_visited(name, seen):
             yield Difference("must_reach", f"`{name}` to be reached", "that it was not reached", _route(seen))
@@ -88,17 +88,17 @@ def _reached(expected: Expectations, seen: Observed) -> Iterator[Difference]:
             yield Difference("must_not_reach", f"`{name}` not to be reached", "that it was reached", _route(seen))
 
 
-def _was_visited(name: str, seen: Observed) -> bool:
+def _was_visited(name: str, seen: RunObservation) -> bool:
     return name in seen.visited or name in seen.paths
 
 
-def _route(seen: Observed) -> str:
+def _route(seen: RunObservation) -> str:
     steps = [name for name in seen.visited if not name.endswith("]")]
     shown = " → ".join(steps[-8:])
     return f"the run took {'… → ' if len(steps) > 8 else ''}{shown}" if steps else "no step ran"
 
 
-def _outputs(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+def _outputs(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     for name, want in expected.expected_outputs.items():
         is_there, found = seen.output(name)
         if not is_there:
@@ -109,7 +109,7 @@ def _outputs(expected: Expectations, seen: Observed) -> Iterator[Difference]:
             yield from _value(f"expected_outputs.{name}", want, found)
 
 
-def _meta(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+def _meta(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     meta: Mapping[str, Any] = seen.outcome.meta if seen.outcome is not None else {}
     for name, want in expected.expected_meta.items():
         if name not in meta:
@@ -173,7 +173,7 @@ def _wanted(want: Any) -> str:
     return f"something that matches `{want}`" if _is_pattern(want) else shown(want)
 
 
-def _decisions(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+def _decisions(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     for step, risk in expected.expected_risk.items():
         found = seen.risks.get(step)
         yield from _same(
@@ -189,7 +189,7 @@ def _undecided_hint(found: object) -> str | None:
     return "there is no decision: the step was not reached" if found is None else None
 
 
-def _events(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+def _events(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     if seen.pending:
         kind, step = seen.pending[-1]
         wanted = f"the event `{kind}{f' {step}' if step else ''}`"
@@ -198,7 +198,7 @@ def _events(expected: Expectations, seen: Observed) -> Iterator[Difference]:
         yield Difference("expected_events", wanted, f"none {after}")
 
 
-_RULES: Final[tuple[Callable[[Expectations, Observed], Iterator[Difference]], ...]] = (
+_RULES: Final[tuple[Callable[[Expectations, RunObservation], Iterator[Difference]], ...]] = (
     _status,
     _outcome,
     _reached,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gert.kernel.engine.inputs import UNSET, BatchAnswer, Given, ResolvedInputs, resolve_inputs
+from gert.kernel.engine.inputs import UNSET, BatchAnswer, GivenInput, ResolvedInputs, resolve_inputs
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.runbook.documents.contract import InputBlock
@@ -13,13 +13,13 @@ SOURCE = "scenario"
 
 
 def replayed_inputs(
-    inputs: Mapping[str, InputBlock], scenario: Scenario, given: Mapping[str, Given] | None = None
+    inputs: Mapping[str, InputBlock], scenario: Scenario, given: Mapping[str, GivenInput] | None = None
 ) -> ResolvedInputs:
     """Resolve every input; values from the caller win over the scenario.
 
     A secret needs no value here: the state contains a reference, and no process receives the value.
     """
-    known = {name: Given(value, SOURCE, _text(scenario.inputs, name)) for name, value in scenario.inputs.items()}
+    known = {name: GivenInput(value, SOURCE, _text(scenario.inputs, name)) for name, value in scenario.inputs.items()}
     known |= given or {}
     secrets = {name for name, block in inputs.items() if block.secret}
     plain = {name: block for name, block in inputs.items() if name not in secrets}
@@ -39,7 +39,7 @@ def replayed_inputs(
     return ResolvedInputs(values, sources, hidden)
 
 
-def _resolve(inputs: Mapping[str, InputBlock], given: Mapping[str, Given], scenario: Scenario) -> ResolvedInputs:
+def _resolve(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput], scenario: Scenario) -> ResolvedInputs:
     resolution = resolve_inputs(inputs, given)
     answer: BatchAnswer | None = None
     while True:
@@ -52,7 +52,7 @@ def _resolve(inputs: Mapping[str, InputBlock], given: Mapping[str, Given], scena
         answer = BatchAnswer({name: scenario.input_answers[name] for name in asked if name in scenario.input_answers})
 
 
-def _is_resolved(name: str, block: InputBlock, scenario: Scenario, known: Mapping[str, Given]) -> bool:
+def _is_resolved(name: str, block: InputBlock, scenario: Scenario, known: Mapping[str, GivenInput]) -> bool:
     has_default = block.parameter().has_default
     return name in known or name in scenario.input_answers or block.parameter().required or has_default
 

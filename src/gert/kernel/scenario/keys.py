@@ -1,7 +1,7 @@
 """The keys by which a scenario or an evidence file may name one execution of a step, most specific first."""
 
 from gert.errors import GertError
-from gert.kernel.engine.requests import Ask, CallTool
+from gert.kernel.engine.requests import CallTool, Request
 from gert.kernel.events.path import split
 
 
@@ -19,7 +19,7 @@ def keys_of(path: str, step_id: str) -> list[str]:
     return list(dict.fromkeys([path, *iteration, step_id, last.name]))
 
 
-def keys_for(ask: Ask[object]) -> list[str]:
+def keys_for(ask: Request[object]) -> list[str]:
     """Return the keys for the answer to a request; a tool's answer may also be under its name."""
     keys = keys_of(ask.path, ask.step_id)
     return [*keys, f"{ask.tool}:{ask.action}", ask.tool] if isinstance(ask, CallTool) else keys

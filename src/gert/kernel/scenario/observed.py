@@ -22,7 +22,7 @@ from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
 
 
-class Observed:
+class RunObservation:
     """A fold over the events of one run.
 
     visited: the steps that ran, in order: by id, and iterations also as `id[index]` or `id[key]`
@@ -127,15 +127,15 @@ class Observed:
 
 _VERDICTS: Mapping[str, Verdict] = {each.word: each for each in Verdict}
 _RISKS: Mapping[str, Risk] = {each.word: each for each in Risk}
-_FOLDS: Mapping[type[Payload], Callable[[Observed, Any, str], None]] = {
-    RunStart: Observed._start,
-    StepStart: Observed._step_start,
-    StepComplete: Observed._step_complete,
-    BranchEnter: Observed._branch,
-    OutcomeResolved: Observed._end,
-    GovernanceDecision: Observed._decided,
-    ContractViolation: Observed._violated,
-    RunComplete: Observed._complete,
+_FOLDS: Mapping[type[Payload], Callable[[RunObservation, Any, str], None]] = {
+    RunStart: RunObservation._start,
+    StepStart: RunObservation._step_start,
+    StepComplete: RunObservation._step_complete,
+    BranchEnter: RunObservation._branch,
+    OutcomeResolved: RunObservation._end,
+    GovernanceDecision: RunObservation._decided,
+    ContractViolation: RunObservation._violated,
+    RunComplete: RunObservation._complete,
 }
 _KNOWN = frozenset(each.type for each in _FOLDS)
 

@@ -12,7 +12,7 @@ from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Approvers, Decision, RuleRef, reference
 from gert.kernel.governance.explain import Explanation, explain
 from gert.kernel.governance.risk import RiskRow, assess
-from gert.kernel.governance.rules import Policy, takes_part
+from gert.kernel.governance.rules import Policy, ends_matching
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.policy_test import NO_RULE, ExpectedDecisionBlock, PolicyCaseBlock
 from gert.kernel.scenario.coverage import Part
@@ -31,7 +31,7 @@ _PLAIN: Final = (
 _ASKED: Final = Verdict.REQUIRE_APPROVAL
 
 
-class Judged(msgspec.Struct, frozen=True):
+class CaseDecision(msgspec.Struct, frozen=True):
     """The decision about one contract.
 
     decision: with the limit on targets applied, as in a run
@@ -55,14 +55,14 @@ class Judged(msgspec.Struct, frozen=True):
         return self.breach or (f"decided by {self.decision.rule}" if self.decision.rule else "no rule matches")
 
 
-def judge(
+def decide_case(
     contract: Contract,
     policies: Iterable[Policy],
     *,
     within: Contract | None = None,
     targets: int = 1,
     outcome: str | None = None,
-) -> Judged:
+) -> CaseDecision:
     """Decide about a contract; `within` is the contract of the tool, without what the step adds.
 
     outcome: the category of an `end`, instead of a contract
@@ -73,13 +73,13 @@ def judge(
     decision = explanation.decision
     most = decision.limits.max_targets
     if most is None or targets <= most:
-        return Judged(risk, explanation, decision)
+        return CaseDecision(risk, explanation, decision)
     breach = f"expected at most {most} targets, found {targets}"
-    return Judged(risk, explanation, msgspec.structs.replace(decision, verdict=Verdict.DENY), breach)
+    return CaseDecision(risk, explanation, msgspec.structs.replace(decision, verdict=Verdict.DENY), breach)
 
 
 def case_differences(
-    case: PolicyCaseBlock, judged: Judged, policies: Sequence[Policy], groups: Mapping[str, Iterable[str]]
+    case: PolicyCaseBlock, judged: CaseDecision, policies: Sequence[Policy], groups: Mapping[str, Iterable[str]]
 ) -> Iterator[Difference]:
     """Yield every difference from the case, the most important first."""
     if case.expect is not None:
@@ -93,12 +93,12 @@ def case_differences(
             yield Difference(f"may_approve.{person}", _shown(may), _shown(not may), objection or judged.why)
 
 
-def _verdict(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
+def _verdict(expect: ExpectedDecisionBlock, judged: CaseDecision) -> Iterator[Difference]:
     yield from _same("decision", expect.decision, judged.decision.verdict.word, judged.why)
     yield from _same("risk", expect.risk, judged.risk.risk.word, judged.risk.reason)
 
 
-def _settings(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
+def _settings(expect: ExpectedDecisionBlock, judged: CaseDecision) -> Iterator[Difference]:
     decision = judged.decision
     for name in _PLAIN:
         yield from _same(name, getattr(expect, name), getattr(decision, name), judged.why)
@@ -121,13 +121,13 @@ def _settings(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Differe
             yield Difference(name, _people(wanted_people), _people(people), judged.why)
 
 
-def _reasons(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
+def _reasons(expect: ExpectedDecisionBlock, judged: CaseDecision) -> Iterator[Difference]:
     for words in expect.reasons:
         if not any(words in reason for reason in judged.reasons):
             yield Difference("reasons", f"`{words}`", "no such reason", "; ".join(judged.reasons))
 
 
-def _rule(expect: ExpectedDecisionBlock, judged: Judged, policies: Sequence[Policy]) -> Iterator[Difference]:
+def _rule(expect: ExpectedDecisionBlock, judged: CaseDecision, policies: Sequence[Policy]) -> Iterator[Difference]:
     rules = judged.decision.rules
     found = judged.decision.rule or "none"
     if expect.rule == NO_RULE:
@@ -148,7 +148,7 @@ def _is_meant(ref: RuleRef, expect: ExpectedDecisionBlock) -> bool:
     return expect.rule in {ref.name, str(ref.number)} and expect.policy in {None, ref.policy}
 
 
-def _why_not(expect: ExpectedDecisionBlock, judged: Judged, policies: Sequence[Policy]) -> str:
+def _why_not(expect: ExpectedDecisionBlock, judged: CaseDecision, policies: Sequence[Policy]) -> str:
     """Return why the expected rule did not decide."""
     meant = [
         ref
@@ -218,7 +218,7 @@ class RuleCoverage:
 
     def report(self) -> Part:
         """Return how many matching rules were reached, and which were not."""
-        known = [reference(self._policy, i) for i, rule in enumerate(self._policy.rules) if takes_part(rule)]
+        known = [reference(self._policy, i) for i, rule in enumerate(self._policy.rules) if ends_matching(rule)]
         missed = tuple(_without_policy(ref) for ref in known if ref.number not in self._reached)
         return Part(len(known) - len(missed), missed)
 

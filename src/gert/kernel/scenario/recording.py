@@ -7,22 +7,22 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gert.errors import TraceError
-from gert.kernel.engine.extract import Printed, extract
+from gert.kernel.engine.extract import ToolOutput, extract
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import UNSET
 from gert.kernel.engine.requests import (
     Answer,
     AnyAnswer,
     ApprovalAnswer,
-    Ask,
     AwaitApproval,
     CallExtension,
     CallPreview,
     CallTool,
     CollectEvidence,
+    Emit,
     EvidenceAnswer,
+    Request,
     RunLanes,
-    Said,
     Steps,
     SubmitApproval,
     TicketAnswer,
@@ -31,29 +31,29 @@ from gert.kernel.engine.requests import (
 from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.runbook.program import Program
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.scenario.script import BY, DURATION, FAILURE, REDACTED, REJECT
 
 T = TypeVar("T")
-Asks = dict[str, Ask[Any]]
+Asks = dict[str, Request[Any]]
 
 _BOUND: Final = ("env/", "file/", "provider/")
 
 
-def listening(steps: Steps[T], asks: Asks) -> Steps[T]:
+def collect_requests(steps: Steps[T], asks: Asks) -> Steps[T]:
     """Run the same steps, and collect their requests by key, including those of lanes."""
     value: Any = None
-    go_on: Callable[[Any], Ask[Any] | RunLanes | Said] = steps.send
+    go_on: Callable[[Any], Request[Any] | RunLanes | Emit] = steps.send
     while True:
         try:
             item = go_on(value)
         except StopIteration as end:
             result: T = end.value
             return result
-        if isinstance(item, Ask):
+        if isinstance(item, Request):
             asks[item.key] = item
         elif isinstance(item, RunLanes):
-            item = RunLanes(tuple(listening(lane, asks) for lane in item.lanes), item.after)
+            item = RunLanes(tuple(collect_requests(lane, asks) for lane in item.lanes), item.after)
         try:
             value, go_on = (yield item), steps.send
         except TraceError as error:
@@ -63,7 +63,7 @@ def listening(steps: Steps[T], asks: Asks) -> Steps[T]:
 def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, AnyAnswer]]) -> dict[str, Any]:
     """Return the scenario document of a run."""
     program = setup.program
-    sections: dict[str, list[tuple[Ask[Any], dict[str, Any]]]] = {}
+    sections: dict[str, list[tuple[Request[Any], dict[str, Any]]]] = {}
     stopped: list[tuple[str, str]] = []
     for ask, answer in _whole(asks, answers):
         if answer.failure is not None and answer.failure.kind == "cancelled":
@@ -81,7 +81,7 @@ def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, Any
     return {name: value for name, value in document.items() if value}
 
 
-def _whole(asks: Asks, answers: Iterable[tuple[str, AnyAnswer]]) -> Iterator[tuple[Ask[Any], AnyAnswer]]:
+def _whole(asks: Asks, answers: Iterable[tuple[str, AnyAnswer]]) -> Iterator[tuple[Request[Any], AnyAnswer]]:
     """The recorded questions with their answers; responses to one ticket are one answer, however often a run waited."""
     found = [(ask, answer) for key, answer in answers if (ask := asks.get(key)) is not None]
     last = {ask.ticket_id: ask.key for ask, _ in found if isinstance(ask, AwaitApproval)}
@@ -106,7 +106,7 @@ def _joined(before: ApprovalAnswer | None, answer: ApprovalAnswer) -> ApprovalAn
     )
 
 
-def recorded_test(seen: Observed, description: str) -> dict[str, Any]:
+def recorded_test(seen: RunObservation, description: str) -> dict[str, Any]:
     """Return the test document that expects what happened; it runs by default once it is promoted."""
     outcome = seen.outcome
     document = {
@@ -132,7 +132,7 @@ def _inputs(setup: Setup) -> tuple[dict[str, Any], dict[str, Any]]:
     return given, found
 
 
-def _by_key(entries: Iterable[tuple[Ask[Any], dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+def _by_key(entries: Iterable[tuple[Request[Any], dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     """Group answers in order by step; by path if a step ran in several places, whose order is not guaranteed."""
     listed = list(entries)
     paths: dict[str, set[str]] = {}
@@ -144,7 +144,7 @@ def _by_key(entries: Iterable[tuple[Ask[Any], dict[str, Any]]]) -> dict[str, lis
     return blocks
 
 
-def _section(ask: Ask[Any], answer: AnyAnswer, program: Program) -> tuple[str | None, dict[str, Any]]:
+def _section(ask: Request[Any], answer: AnyAnswer, program: Program) -> tuple[str | None, dict[str, Any]]:
     """Return the section of an answer, and its block there."""
     if isinstance(ask, CallTool) and isinstance(answer, ToolAnswer):
         return "tool_responses", _block(answer, _tool(ask, answer, program))
@@ -168,7 +168,7 @@ def _tool(ask: CallTool, answer: ToolAnswer, program: Program) -> dict[str, Any]
     said: dict[str, Any] = {"exit_code": answer.exit_code, "stdout": answer.stdout, "stderr": answer.stderr}
     tool = program.tool_names[ask.tool].tool
     if tool is not None and answer.exit_code is not None:
-        printed = Printed(exit_code=answer.exit_code, stdout=answer.stdout, stderr=answer.stderr)
+        printed = ToolOutput(exit_code=answer.exit_code, stdout=answer.stdout, stderr=answer.stderr)
         again = extract(tool.actions[ask.action], ask.contract.outputs, printed)
         expected = again.failure if answer.failure is None or answer.failure.kind == "extraction" else None
         if again.outputs == answer.outputs and (expected is None or expected == answer.failure):

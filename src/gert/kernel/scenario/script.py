@@ -10,12 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from gert.errors import GertError
-from gert.kernel.engine.extract import Printed, extract
+from gert.kernel.engine.extract import ToolOutput, extract
 from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
     ApprovalRequest,
-    Ask,
     AwaitApproval,
     CallExtension,
     CallPreview,
@@ -24,11 +23,12 @@ from gert.kernel.engine.requests import (
     EvidenceAnswer,
     Pause,
     PauseAnswer,
+    Request,
     Response,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
-    answer_with,
+    failed_answer,
 )
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.duration import parse_duration
@@ -63,7 +63,7 @@ class Script:
         self.missing: list[str] = []
         """Requests without an answer, as messages."""
         self.approved_by_default: list[str] = []
-        self._answers: Mapping[type[Ask[Any]], Callable[[Any], AnyAnswer]] = {
+        self._answers: Mapping[type[Request[Any]], Callable[[Any], AnyAnswer]] = {
             CallTool: self._call,
             CallPreview: self._preview,
             CallExtension: self._extend,
@@ -73,12 +73,12 @@ class Script:
             Pause: lambda ask: PauseAnswer(duration=ask.seconds),
         }
 
-    def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Return the next answer to a request."""
         cancelled = self._scenario.cancelled
         if cancelled is not None and ask.key in cancelled.questions:
             self._stopped = Failure("cancelled", cancelled.reason)
-            return answer_with(ask, self._stopped)
+            return failed_answer(ask, self._stopped)
         return self._answers[type(ask)](ask)
 
     def unused(self) -> Iterator[str]:
@@ -91,7 +91,7 @@ class Script:
 
     # --- lookup
 
-    def _next(self, section: str, ask: Ask[Any]) -> Any:
+    def _next(self, section: str, ask: Request[Any]) -> Any:
         """Return the next entry for a request, or a failure that names what is missing."""
         given: Mapping[str, Any] = getattr(self._scenario, section)
         keys = keys_for(ask)
@@ -114,7 +114,7 @@ class Script:
             f"the scenario has only {count} under `{key}` in `{section}`, and `{ask.path}` needs another"
         )
 
-    def _peek(self, section: str, ask: Ask[Any]) -> Any:
+    def _peek(self, section: str, ask: Request[Any]) -> Any:
         """Return the entry that `_next` would return, if there is one."""
         given: Mapping[str, Any] = getattr(self._scenario, section)
         key = next((each for each in keys_for(ask) if each in given), None)
@@ -124,7 +124,7 @@ class Script:
         used = self._used.get((section, key), 0)
         return entry[used] if used < len(entry) else None
 
-    def _stop(self, ask: Ask[Any]) -> Failure | None:
+    def _stop(self, ask: Request[Any]) -> Failure | None:
         """Return why a request is not answered: the run was cancelled before its lane began."""
         return self._stopped if not ask.path.startswith("finally/") else None
 
@@ -151,7 +151,7 @@ class Script:
         outputs = block.outputs
         tool = self._program.tool_names[ask.tool].tool
         if outputs is None and tool is not None and (block.failure is None or code is not None):
-            printed = Printed(exit_code=code or 0, stdout=block.stdout, stderr=block.stderr)
+            printed = ToolOutput(exit_code=code or 0, stdout=block.stdout, stderr=block.stderr)
             found = extract(tool.actions[ask.action], ask.contract.outputs, printed)
             outputs, failure = found.outputs, failure or found.failure
         return ToolAnswer(
@@ -208,7 +208,7 @@ class Script:
         by = Principal("human", str(beside.get(BY) or self._actor or METHOD))
         return EvidenceAnswer(evidence=given, by=by, failure=failure, redacted=redacted, duration=duration)
 
-    def _has(self, section: str, ask: Ask[Any]) -> bool:
+    def _has(self, section: str, ask: Request[Any]) -> bool:
         return any(key in getattr(self._scenario, section) for key in keys_for(ask))
 
     def _ticket(self, ask: SubmitApproval) -> TicketAnswer:

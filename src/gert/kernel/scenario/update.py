@@ -4,10 +4,10 @@ from typing import Any
 
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.scenario.expect import COMPLETED, expects, literal, matches
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 
 
-def updates(expected: Expectations, seen: Observed) -> dict[str, Any]:
+def updates(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
     """Return the keys to change, with their new values; None removes a key."""
     outcome = seen.outcome
     found: dict[str, Any] = {
@@ -45,7 +45,7 @@ def updates(expected: Expectations, seen: Observed) -> dict[str, Any]:
     return changes
 
 
-def _meta(seen: Observed, name: str) -> tuple[bool, Any]:
+def _meta(seen: RunObservation, name: str) -> tuple[bool, Any]:
     meta = seen.outcome.meta if seen.outcome is not None else {}
     return name in meta, meta.get(name)
 

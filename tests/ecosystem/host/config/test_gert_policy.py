@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gert.ecosystem.host.config.policies import Floor, floor_for, sound
+from gert.ecosystem.host.config.policies import Floor, floor_for, require_sound
 from gert.ecosystem.host.config.settings import settings_for
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, GertError, UsageError
@@ -41,7 +41,7 @@ class Place:
         environ = {} if demanded is None else {"GERT_POLICY": demanded}
         workspace = Workspace()
         file = str(self.root / "p/book.yaml")
-        checked = sound(workspace.program(file))
+        checked = require_sound(workspace.program(file))
         assert checked.program is not None
         settings = settings_for(workspace, str(self.root / "p"), config, environ)
         return floor_for(workspace, file, checked.program, named, settings)

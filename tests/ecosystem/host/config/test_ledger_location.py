@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gert.ecosystem.host.config.dsn import Dsn
-from gert.ecosystem.host.config.ledger_location import database_for, name_of, open_ledger, words_for
+from gert.ecosystem.host.config.ledger_location import database_for, ledger_arguments, ledger_name, open_ledger
 from gert.errors import TraceError, UsageError
 from gert.kernel.ledger.record import Head
 
@@ -37,12 +37,12 @@ ADDRESS = "postgresql://kim:hunter2secret@db.example.com/ops"
 def test_how_a_database_is_named(db: str | None, dsn: str | None, name: str, words: str) -> None:
     found = database_for(db, dsn, {"X": ADDRESS})
     assert found is not None
-    assert (name_of(found), words_for(found)) == (name, words)
+    assert (ledger_name(found), ledger_arguments(found)) == (name, words)
 
 
 def test_nobody_has_to_name_one() -> None:
     assert database_for(None, None, {}) is None
-    assert words_for(None) == ""
+    assert ledger_arguments(None) == ""
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.host.config.policies import Floor, floor_for, policies_for, sound
+from gert.ecosystem.host.config.policies import Floor, floor_for, policies_for, require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.foundation.canonical import digest
@@ -44,7 +44,7 @@ class Place:
     def floor(self, *named: str | Path, working: Path | None = None) -> Floor:
         workspace = Workspace(str(working or self.root))
         file = str(self.root / "book.yaml")
-        checked = sound(workspace.program(file))
+        checked = require_sound(workspace.program(file))
         assert checked.program is not None
         return floor_for(workspace, file, checked.program, map(str, named))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gert.ecosystem.host.config.policies import floor_for, sound
+from gert.ecosystem.host.config.policies import floor_for, require_sound
 from gert.ecosystem.host.config.settings import Settings, settings_for, trace_file
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.options import RunOptions, with_trace_file
@@ -141,7 +141,7 @@ def test_policies_of_a_config_file_are_the_floor(place: Place) -> None:
     place.write("p/gert-config.yaml", "policies: [deny.yaml]\n")
     place.write("p/deny.yaml", "apiVersion: policy/v0\nmeta: {name: no}\ngovernance: {rules: [{default: deny}]}\n")
     workspace = Workspace(str(place.working))
-    checked = sound(workspace.program(str(place.book)))
+    checked = require_sound(workspace.program(str(place.book)))
     assert checked.program is not None
     floor = floor_for(workspace, str(place.book), checked.program)
     assert [policy.name for policy in floor.policies] == ["runbook", "no"]

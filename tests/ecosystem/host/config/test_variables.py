@@ -10,7 +10,7 @@ from gert.ecosystem.host.config.variables import given_values, resolve
 from gert.ecosystem.inputs import Resolvers
 from gert.ecosystem.inputs.env import EnvResolver
 from gert.errors import DocumentError, GertError, InputError, UsageError
-from gert.kernel.engine.inputs import Given
+from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.runbook.document import load
 
 RUNBOOK = b"""
@@ -28,16 +28,16 @@ steps: [{type: end, outcome: {category: resolved, code: x}}]
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("a=b", Given("b"), id="a name and a value"),
-        pytest.param("a=b=c=", Given("b=c="), id="split at the first equals sign"),
-        pytest.param("a=", Given(""), id="an empty value"),
-        pytest.param(" a =b", Given("b"), id="space around the name"),
-        pytest.param("a= 1 ", Given(" 1 "), id="the value is text as it stands"),
-        pytest.param("a=@b", Given("@b"), id="a var reads no file"),
-        pytest.param("a=[1]", Given("[1]"), id="a var is not parsed"),
+        pytest.param("a=b", GivenInput("b"), id="a name and a value"),
+        pytest.param("a=b=c=", GivenInput("b=c="), id="split at the first equals sign"),
+        pytest.param("a=", GivenInput(""), id="an empty value"),
+        pytest.param(" a =b", GivenInput("b"), id="space around the name"),
+        pytest.param("a= 1 ", GivenInput(" 1 "), id="the value is text as it stands"),
+        pytest.param("a=@b", GivenInput("@b"), id="a var reads no file"),
+        pytest.param("a=[1]", GivenInput("[1]"), id="a var is not parsed"),
     ],
 )
-def test_vars(text: str, expected: Given) -> None:
+def test_vars(text: str, expected: GivenInput) -> None:
     assert given_values([text]) == {"a": expected}
 
 
@@ -56,12 +56,12 @@ def test_vars(text: str, expected: Given) -> None:
     ],
 )
 def test_inputs_are_native(text: str, value: Any, source_text: str | None) -> None:
-    assert given_values(inputs=[text]) == {"a": Given(value, "cli", source_text)}
+    assert given_values(inputs=[text]) == {"a": GivenInput(value, "cli", source_text)}
 
 
 def test_an_input_may_be_the_text_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "token.txt").write_text("hunter2\n")
-    assert given_values(inputs=[f"a=@{tmp_path}/token.txt"]) == {"a": Given("hunter2", "file:token.txt")}
+    assert given_values(inputs=[f"a=@{tmp_path}/token.txt"]) == {"a": GivenInput("hunter2", "file:token.txt")}
 
 
 def test_the_command_line_wins_over_files_and_later_files_over_earlier_ones(tmp_path: Path) -> None:
@@ -69,12 +69,12 @@ def test_the_command_line_wins_over_files_and_later_files_over_earlier_ones(tmp_
     (tmp_path / "two.json").write_text('{"b": 2, "e": "f"}')
     given = given_values(["a=cli"], ["e=3"], [str(tmp_path / "one.yaml"), str(tmp_path / "two.json")])
     assert given == {
-        "a": Given("cli"),
-        "b": Given(2, "file:two.json", "2"),
-        "c": Given({"d": ["x"]}, "file:one.yaml"),
-        "e": Given(3, "cli", "3"),
+        "a": GivenInput("cli"),
+        "b": GivenInput(2, "file:two.json", "2"),
+        "c": GivenInput({"d": ["x"]}, "file:one.yaml"),
+        "e": GivenInput(3, "cli", "3"),
     }
-    assert given_values(vars_files=[str(tmp_path / "one.yaml")])["b"] == Given(1.1, "file:one.yaml", "1.10")
+    assert given_values(vars_files=[str(tmp_path / "one.yaml")])["b"] == GivenInput(1.1, "file:one.yaml", "1.10")
 
 
 @pytest.mark.parametrize(

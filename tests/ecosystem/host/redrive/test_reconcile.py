@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.host.redrive.reconcile import Reconciled, settle_doubts
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.redrive.reconcile import Reconciled, reconcile_calls
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.errors import InDoubt, OutputsMissing, UsageError
 from gert.kernel.engine.requests import (
     AnyAnswer,
-    Ask,
     CallExtension,
     CallPreview,
     CallTool,
     Pause,
+    Request,
     ToolAnswer,
 )
 from gert.kernel.events.vocabulary import Reconciliation
@@ -35,29 +35,29 @@ def extension(path: str, contract: Contract = SINGLE) -> CallExtension:
 
 
 def test_nothing_announced_is_nothing_to_settle() -> None:
-    assert settle_doubts([], {}) == []
-    assert settle_doubts([], {"*": "success"}) == []
+    assert reconcile_calls([], {}) == []
+    assert reconcile_calls([], {"*": "success"}) == []
 
 
 def test_what_writes_nothing_is_no_call() -> None:
     preview = CallPreview(key="p", path="p", step_id="p", tool="t", action="go", inputs={}, contract=SINGLE)
-    assert settle_doubts([Pause(key="w", path="w", step_id="w", seconds=1.0), preview], {}) == []
+    assert reconcile_calls([Pause(key="w", path="w", step_id="w", seconds=1.0), preview], {}) == []
 
 
 def test_a_call_that_may_be_repeated_is_repeated() -> None:
-    (choice,) = settle_doubts([tool("a", SAFE)], {})
+    (choice,) = reconcile_calls([tool("a", SAFE)], {})
     assert (choice.key, choice.path, choice.event.choice, choice.event.automatic) == ("a#1", "a", "retry", True)
 
 
 @pytest.mark.parametrize("call", [tool, extension])
 def test_a_call_that_may_not_be_repeated_is_in_doubt(call: Any) -> None:
     with pytest.raises(InDoubt, match="outcome of `a` is unknown"):
-        settle_doubts([call("a")], {})
+        reconcile_calls([call("a")], {})
 
 
 def test_all_that_is_in_doubt_is_named_and_nothing_else() -> None:
     with pytest.raises(InDoubt) as refusal:
-        settle_doubts([tool("p/0/a"), tool("p/1/b", SAFE), tool("p/2/c")], {})
+        reconcile_calls([tool("p/0/a"), tool("p/1/b", SAFE), tool("p/2/c")], {})
     assert "`p/0/a`, `p/2/c`" in refusal.value.message
     assert "p/1/b" not in refusal.value.message
 
@@ -78,12 +78,12 @@ def test_all_that_is_in_doubt_is_named_and_nothing_else() -> None:
     ],
 )
 def test_the_closest_word_counts(said: dict[str, Reconciliation], choices: dict[str, str]) -> None:
-    found = settle_doubts([tool("p/a"), tool("p/b", SAFE), tool("q/a")], said)
+    found = reconcile_calls([tool("p/a"), tool("p/b", SAFE), tool("q/a")], said)
     assert {choice.path: choice.event.choice for choice in found} == choices
 
 
 def test_what_the_operator_says_is_not_automatic() -> None:
-    found = settle_doubts([tool("a"), tool("b", SAFE)], {"*": "retry"})
+    found = reconcile_calls([tool("a"), tool("b", SAFE)], {"*": "retry"})
     assert {choice.path: choice.event.automatic for choice in found} == {"a": False, "b": True}
 
 
@@ -97,7 +97,7 @@ def test_what_the_operator_says_is_not_automatic() -> None:
 )
 def test_a_word_about_a_step_that_is_not_open_is_refused(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match="is no call without a result") as refusal:
-        settle_doubts([tool("a")], {name: "success", "a": "success"})
+        reconcile_calls([tool("a")], {name: "success", "a": "success"})
     assert refusal.value.hint == hint
 
 
@@ -105,10 +105,10 @@ class World:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         return None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         self.asked.append(ask.key)
         return ToolAnswer(exit_code=0)
 
@@ -125,8 +125,8 @@ def test_a_settled_call_is_answered_as_it_was_settled(
     choice: Reconciliation, asked: list[str], failure: str | None
 ) -> None:
     world = World()
-    reconciled = Reconciled(world, Intake(Redactor()))
-    reconciled.settled = {each.key: each for each in settle_doubts([tool("a")], {"a": choice})}
+    reconciled = Reconciled(world, Sanitizer(Redactor()))
+    reconciled.settled = {each.key: each for each in reconcile_calls([tool("a")], {"a": choice})}
     answer = asyncio.run(reconciled.answer(tool("a")))
     assert world.asked == asked
     assert (answer.failure.kind if answer.failure else None) == failure
@@ -134,8 +134,8 @@ def test_a_settled_call_is_answered_as_it_was_settled(
 
 def test_a_call_is_settled_once_and_then_the_world_is_asked() -> None:
     world = World()
-    reconciled = Reconciled(world, Intake(Redactor()))
-    reconciled.settled = {each.key: each for each in settle_doubts([tool("a")], {"a": "success"})}
+    reconciled = Reconciled(world, Sanitizer(Redactor()))
+    reconciled.settled = {each.key: each for each in reconcile_calls([tool("a")], {"a": "success"})}
     asyncio.run(reconciled.answer(tool("a")))
     asyncio.run(reconciled.answer(tool("a")))
     assert world.asked == ["a#1"]
@@ -152,19 +152,19 @@ GIVES = Contract(idempotent=False, outputs=OUTPUTS)
 
 
 def test_outputs_have_their_declared_types_and_secrets_are_not_asked_for() -> None:
-    (choice,) = settle_doubts([tool("p/a", GIVES)], {"a": "success"}, ["a.id=7", "p/a.count=8"])
+    (choice,) = reconcile_calls([tool("p/a", GIVES)], {"a": "success"}, ["a.id=7", "p/a.count=8"])
     assert choice.outputs == {"id": "7", "count": 8, "token": "[REDACTED]"}
 
 
 def test_the_longest_name_of_a_call_is_the_one_that_is_meant() -> None:
     first, second = tool("e[a]", GIVES), tool("e[a].b]", GIVES)
-    found = settle_doubts([first, second], {"*": "success"}, ["e[a].id=x", "e[a].b].id=a=b"])
+    found = reconcile_calls([first, second], {"*": "success"}, ["e[a].id=x", "e[a].b].id=a=b"])
     assert [choice.outputs["id"] for choice in found] == ["x", "a=b"]
 
 
 def test_required_outputs_that_are_missing_are_all_named() -> None:
     with pytest.raises(OutputsMissing, match="`id` of `a`, `id` of `b`") as refusal:
-        settle_doubts([tool("a", GIVES), tool("b", GIVES), tool("c")], {"*": "success"})
+        reconcile_calls([tool("a", GIVES), tool("b", GIVES), tool("c")], {"*": "success"})
     assert refusal.value.hint == "--reconcile-output a.id=VALUE --reconcile-output b.id=VALUE"
 
 
@@ -182,13 +182,13 @@ def test_required_outputs_that_are_missing_are_all_named() -> None:
 )
 def test_an_output_that_makes_no_sense_is_refused(choice: Reconciliation, given: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        settle_doubts([tool("a", GIVES)], {"a": choice}, ["a.id=1", given] if choice == "success" else [given])
+        reconcile_calls([tool("a", GIVES)], {"a": choice}, ["a.id=1", given] if choice == "success" else [given])
 
 
 def test_outputs_the_operator_gives_are_redacted_like_those_of_a_tool() -> None:
-    reconciled = Reconciled(World(), Intake(Redactor(["hunter2"])))
+    reconciled = Reconciled(World(), Sanitizer(Redactor(["hunter2"])))
     ask = tool("a", GIVES)
-    choices = settle_doubts([ask], {"a": "success"}, ["a.id=pass hunter2", "a.token=t0ken"])
+    choices = reconcile_calls([ask], {"a": "success"}, ["a.id=pass hunter2", "a.token=t0ken"])
     reconciled.settled = {each.key: each for each in choices}
     answer = reconciled.immediate(ask)
     assert isinstance(answer, ToolAnswer)

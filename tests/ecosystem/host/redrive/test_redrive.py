@@ -8,9 +8,9 @@ import pytest
 from tests.memory_ledger import MemoryLedger
 
 from gert.ecosystem.host.redrive.redrive import is_alike
-from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, Logged
+from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, RecordedAnswer
 from gert.errors import IntegrityError
-from gert.kernel.engine.requests import Said, ToolAnswer
+from gert.kernel.engine.requests import Emit, ToolAnswer
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import GENESIS, read_chain
 from gert.kernel.events.envelope import decode
@@ -18,12 +18,12 @@ from gert.kernel.foundation.principal import Principal
 from gert.kernel.ledger.record import hash_answer
 
 RUN = "run-1"
-OPENING = Said(says.RunResumed(actor="lou", host="h", gert_version="v", answered=1), None, Principal("human", "lou"))
-END = Said(says.RunComplete(status="completed", mode="real", duration="1s"), None, None)
+OPENING = Emit(says.RunResumed(actor="lou", host="h", gert_version="v", answered=1), None, Principal("human", "lou"))
+END = Emit(says.RunComplete(status="completed", mode="real", duration="1s"), None, None)
 
 
-def said(what: str, value: Any = None) -> Said:
-    return Said(says.InputResolved(name=what, source="cli", value=value), None, None)
+def said(what: str, value: Any = None) -> Emit:
+    return Emit(says.InputResolved(name=what, source="cli", value=value), None, None)
 
 
 def recorded(*words: str, answers: Iterable[str] = ()) -> MemoryLedger:
@@ -33,7 +33,7 @@ def recorded(*words: str, answers: Iterable[str] = ()) -> MemoryLedger:
     async def write() -> None:
         journal = Journal(RUN, store.port, clock=lambda: 1_000_000 * next(ticks))
         for key in answers:
-            journal.log(Logged(key, ToolAnswer()))
+            journal.log(RecordedAnswer(key, ToolAnswer()))
         for word in words:
             journal.say(said(word, word))
         await journal.settle()
@@ -74,7 +74,7 @@ def test_what_does_not_come_again_is_refused(word: str, value: str | None, loose
     journal.say(said("a", "a"))
     if loosely:
         with pytest.raises(IntegrityError, match="replay diverged at event 2"):
-            journal.say(Said(END.payload, None, None))
+            journal.say(Emit(END.payload, None, None))
         return
     with pytest.raises(IntegrityError, match="replay diverged at event 2: `input_resolved` is recorded"):
         journal.say(said(word, value))
@@ -86,8 +86,8 @@ def test_an_event_that_comes_after_other_answers_is_refused() -> None:
         journal.say(said("a", "a"))
 
 
-def step(status: str, outputs: dict[str, Any], path: str = "s") -> Said:
-    return Said(says.StepComplete(step_id="s", status=status, duration="1s", outputs=outputs), path, None)  # type: ignore[arg-type]
+def step(status: str, outputs: dict[str, Any], path: str = "s") -> Emit:
+    return Emit(says.StepComplete(step_id="s", status=status, duration="1s", outputs=outputs), path, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def step(status: str, outputs: dict[str, Any], path: str = "s") -> Said:
         pytest.param(END, False, id="another event"),
     ],
 )
-def test_with_changes_only_the_way_has_to_be_the_same(again: Said, repeats: bool) -> None:
+def test_with_changes_only_the_way_has_to_be_the_same(again: Emit, repeats: bool) -> None:
     store = MemoryLedger()
 
     async def write() -> None:
@@ -126,11 +126,11 @@ def test_before_it_is_live_nothing_is_written() -> None:
 
     async def go_on() -> None:
         journal = store.resumed(RUN, opening=[OPENING])
-        journal.log(Logged("k", ToolAnswer()))
+        journal.log(RecordedAnswer("k", ToolAnswer()))
         journal.say(said("a", "a"))
         for number in range(MOST_WAITING + 1):
             journal.say(said(f"new-{number}"))
-        journal.log(Logged("new", ToolAnswer()))
+        journal.log(RecordedAnswer("new", ToolAnswer()))
         assert not journal.repeats
         assert not journal.is_full
         await journal.settle()
@@ -192,10 +192,10 @@ def test_an_answer_that_is_known_is_not_logged_again() -> None:
 
     async def go_on() -> None:
         journal = store.resumed(RUN)
-        journal.log(Logged("k", ToolAnswer()))
+        journal.log(RecordedAnswer("k", ToolAnswer()))
         assert journal.repeats
         journal.say(said("a", "a"))
-        journal.log(Logged("l", ToolAnswer()))
+        journal.log(RecordedAnswer("l", ToolAnswer()))
         journal.go_live()
         await journal.settle()
 
@@ -218,10 +218,10 @@ def test_the_first_new_event_names_the_answers_on_record() -> None:
 
     async def go_on() -> None:
         journal = store.resumed(RUN, opening=[OPENING])
-        journal.log(Logged("k", ToolAnswer()))
+        journal.log(RecordedAnswer("k", ToolAnswer()))
         journal.say(said("a", "a"))
         journal.go_live()
-        journal.log(Logged("l", ToolAnswer()))
+        journal.log(RecordedAnswer("l", ToolAnswer()))
         journal.say(said("b"))
         await journal.settle()
 
@@ -240,13 +240,13 @@ def test_an_answer_without_an_event_is_named_by_the_event_of_the_resume() -> Non
         journal = store.resumed(RUN)
         journal.say(said("a", "a"))
         journal.go_live()
-        journal.log(Logged("k", ToolAnswer()))
+        journal.log(RecordedAnswer("k", ToolAnswer()))
         await journal.settle()
 
     async def go_on() -> None:
         journal = store.resumed(RUN, opening=[OPENING])
         journal.say(said("a", "a"))
-        journal.log(Logged("k", ToolAnswer()))
+        journal.log(RecordedAnswer("k", ToolAnswer()))
         journal.go_live()
         await journal.settle()
 

@@ -8,7 +8,7 @@ import pytest
 
 from gert.ecosystem.host.config.platform import machine_id
 from gert.ecosystem.host.run.call_binding import CHANGED, Binding
-from gert.ecosystem.tools.stdio import Place
+from gert.ecosystem.tools.stdio import ProgramLocation
 from gert.kernel.engine.requests import ApprovalRequest, Subject
 from gert.kernel.foundation.secret_refs import secret_ref
 
@@ -30,7 +30,7 @@ def binding(
     program: str | None = "/bin/note",
     folder: str = "/work",
 ) -> Binding:
-    place = Place(program, folder) if program is not None else None
+    place = ProgramLocation(program, folder) if program is not None else None
     return Binding(secrets={"text": text}, key=key, host=host, locate=lambda _: place)
 
 

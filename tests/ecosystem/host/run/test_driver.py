@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from tests.memory_ledger import MemoryLedger
 
 from gert.ecosystem.host.run.driver import CANCEL, Driver
-from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, Logged, read_answers
+from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, RecordedAnswer, read_answers
 from gert.errors import InputError, IntegrityError, TraceError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import (
     AnyAnswer,
-    Ask,
     CallTool,
+    Emit,
     Pause,
     PauseAnswer,
+    Request,
     RunLanes,
-    Said,
     Steps,
     ToolAnswer,
 )
@@ -49,8 +49,8 @@ def tool(key: str, timeout: float | None = None) -> CallTool:
     )
 
 
-def said(what: str, value: Any = None) -> Said:
-    return Said(InputResolved(name=what, source="cli", value=value), None, None)
+def said(what: str, value: Any = None) -> Emit:
+    return Emit(InputResolved(name=what, source="cli", value=value), None, None)
 
 
 def lane(name: str, *, asks: int = 1) -> Steps[Any]:
@@ -70,16 +70,16 @@ def block(*lanes: Steps[Any], after: tuple[frozenset[int], ...] | None = None) -
 class World:
     """Answers when it is told to, and remembers what it was asked."""
 
-    def __init__(self, answer: Callable[[Ask[Any]], Awaitable[AnyAnswer]] | None = None) -> None:
+    def __init__(self, answer: Callable[[Request[Any]], Awaitable[AnyAnswer]] | None = None) -> None:
         self.asked: list[str] = []
         self.most = 0
         self.open = 0
         self._answer = answer
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         return None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         self.asked.append(ask.key)
         self.open += 1
         self.most = max(self.most, self.open)
@@ -94,7 +94,7 @@ class World:
 class Immediate(World):
     """Answers at once."""
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         self.asked.append(ask.key)
         return ToolAnswer(outputs={"v": ask.key}, duration=1.0)
 
@@ -102,7 +102,7 @@ class Immediate(World):
 class Nobody(World):
     """A world that must not be asked."""
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         raise AssertionError(f"`{ask.key}` was asked")
 
 
@@ -123,7 +123,7 @@ def driven(
     steps: Steps[Any],
     world: World,
     *,
-    recorded: Iterable[Logged] = (),
+    recorded: Iterable[RecordedAnswer] = (),
     max_parallel: int = 16,
     meanwhile: Callable[[Driver], Awaitable[object]] | None = None,
     store: MemoryLedger | None = None,
@@ -190,7 +190,7 @@ def delays(seed: int, share: float) -> World:
     """A world whose answers come in any order; some at once."""
     chance = random.Random(seed)
 
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
         if chance.random() < 0.1:
@@ -198,7 +198,7 @@ def delays(seed: int, share: float) -> World:
         return ToolAnswer(outputs={"v": chance.randrange(100)}, duration=0.5)
 
     class Some(World):
-        def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
             at_once = chance.random() < share
             return ToolAnswer(outputs={"v": chance.randrange(100)}, duration=0.25) if at_once else None
 
@@ -234,7 +234,7 @@ def test_a_run_that_was_cancelled_is_driven_again_to_the_same_lines(
 
     def run() -> Steps[Any]:
         heard = yield from program()
-        yield Said(RunCancelled(reason="told"), None, None)
+        yield Emit(RunCancelled(reason="told"), None, None)
         answer = yield tool("finally")
         yield said("finally", answer.failure is None)
         return heard
@@ -245,7 +245,7 @@ def test_a_run_that_was_cancelled_is_driven_again_to_the_same_lines(
 
 
 def test_answers_are_taken_in_the_order_they_came() -> None:
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         for _ in range({"a": 5, "b": 1, "c": 3}[ask.key[0]]):
             await asyncio.sleep(0)
         return ToolAnswer(outputs={"v": ask.key}, duration=1.0)
@@ -269,8 +269,8 @@ def test_the_chain_of_what_was_written_holds() -> None:
 # --- logs
 
 
-def logged(*keys: str, at_once: bool = False) -> list[Logged]:
-    return [Logged(key, ToolAnswer(outputs={"v": f"log {key}"}, duration=1.0), at_once) for key in keys]
+def logged(*keys: str, at_once: bool = False) -> list[RecordedAnswer]:
+    return [RecordedAnswer(key, ToolAnswer(outputs={"v": f"log {key}"}, duration=1.0), at_once) for key in keys]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def logged(*keys: str, at_once: bool = False) -> list[Logged]:
         pytest.param(logged("b.0", "a.0", "b.0"), "b.0", id="an answer that came before"),
     ],
 )
-def test_a_log_that_does_not_fit_is_refused(recorded: list[Logged], key: str) -> None:
+def test_a_log_that_does_not_fit_is_refused(recorded: list[RecordedAnswer], key: str) -> None:
     with pytest.raises(IntegrityError, match=f"replay diverged at event .*: an answer to `{key}` is recorded"):
         driven(block(lane("a", asks=2), lane("b", asks=2)), World(), recorded=recorded)
 
@@ -311,7 +311,7 @@ def test_a_log_that_answers_everything_asks_nobody() -> None:
 # --- cancelling
 
 
-async def forever(ask: Ask[Any]) -> AnyAnswer:
+async def forever(ask: Request[Any]) -> AnyAnswer:
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -330,7 +330,7 @@ def once_asked(world: World, *keys: str) -> Callable[[Driver], Awaitable[object]
 def with_finally(steps: Steps[Any], name: str = "after") -> Steps[Any]:
     """A run as the engine makes it: it says that it was cancelled, then asks what it always asks."""
     heard = yield from steps
-    yield Said(RunCancelled(reason="stop"), None, None)
+    yield Emit(RunCancelled(reason="stop"), None, None)
     last = yield from lane(name)
     return heard, last
 
@@ -371,7 +371,7 @@ def test_a_question_that_is_cancelled_took_as_long_as_it_was_open() -> None:
 def test_a_cancellation_together_with_an_answer_leaves_the_next_question_unasked() -> None:
     driver_of: list[Driver] = []
 
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         if ask.key == "a.0":
             # Both arrive before the driver looks up: first the answer, then the cancellation.
             asyncio.get_running_loop().call_soon(driver_of[0].cancel, "stop")
@@ -389,7 +389,7 @@ def test_a_cancellation_together_with_an_answer_leaves_the_next_question_unasked
 
 def test_a_log_that_ends_with_the_cancellation_cancels_what_was_open() -> None:
     world = World()
-    cancel = Logged(CANCEL, PauseAnswer(failure=Failure("cancelled", "stop")))
+    cancel = RecordedAnswer(CANCEL, PauseAnswer(failure=Failure("cancelled", "stop")))
     run = driven(block(lane("a"), lane("b", asks=2)), world, recorded=[*logged("b.0"), cancel])
     assert run.result == (["cancelled"], ["log b.0", "cancelled"])
     assert world.asked == []
@@ -419,7 +419,7 @@ def test_a_block_that_is_forked_after_the_cancellation_never_begins() -> None:
 
 
 def test_finally_is_asked_live_after_a_cancellation() -> None:
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         return ToolAnswer(outputs={"v": "live"}, duration=1.0) if ask.key == "after.0" else await forever(ask)
 
     world = World(answer)
@@ -471,7 +471,7 @@ def test_a_cancellation_after_the_last_answer_changes_nothing() -> None:
 
 
 def test_a_world_that_answers_although_it_is_cancelled_is_heard() -> None:
-    async def stubborn(ask: Ask[Any]) -> AnyAnswer:
+    async def stubborn(ask: Request[Any]) -> AnyAnswer:
         try:
             return await forever(ask)
         except asyncio.CancelledError:
@@ -487,7 +487,7 @@ def test_an_answer_that_cancels_the_run_itself_is_taken_once_and_driven_again_to
     async def keep(driver: Driver) -> None:
         found.append(driver)
 
-    async def last_word(ask: Ask[Any]) -> AnyAnswer:
+    async def last_word(ask: Request[Any]) -> AnyAnswer:
         if ask.key != "a.0":
             return await forever(ask)
         found[0].cancel("enough")
@@ -515,7 +515,7 @@ def heard_from(world: World, timeout: float | None = None) -> AnyAnswer:
 
 
 def raising(error: BaseException) -> World:
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         raise error
 
     return World(answer)
@@ -556,7 +556,7 @@ def test_an_answer_within_its_time_is_taken() -> None:
 
 
 def test_an_answer_without_a_duration_gets_one() -> None:
-    async def slow(ask: Ask[Any]) -> AnyAnswer:
+    async def slow(ask: Request[Any]) -> AnyAnswer:
         await asyncio.sleep(0.02)
         return ToolAnswer()
 
@@ -572,7 +572,7 @@ def test_a_run_that_raises_ends_the_drive_and_what_is_under_way() -> None:
         yield from lane("quick")
         raise ZeroDivisionError("a bug in the run")
 
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         return ToolAnswer(duration=1.0) if ask.key == "quick.0" else await forever(ask)
 
     world = World(answer)
@@ -586,7 +586,7 @@ def test_a_run_that_raises_ends_the_drive_and_what_is_under_way() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_no_more_questions_are_open_than_may_be(most: int) -> None:
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         return ToolAnswer(outputs={"v": 1}, duration=1.0)
@@ -769,7 +769,7 @@ class FullDisk(MemoryLedger):
 @pytest.mark.parametrize("turns", [0, 3], ids=["at once", "later"])
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_disk_that_is_full_ends_the_drive_and_what_is_under_way(after: int, turns: int) -> None:
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         return await forever(ask) if ask.key.startswith("slow") else ToolAnswer(outputs={"v": 1}, duration=1.0)
 
     def begin() -> Steps[Any]:
@@ -789,7 +789,7 @@ def test_a_slow_disk_is_waited_for_beside_what_is_under_way() -> None:
     """A tool that runs goes on while an append is waited for."""
     turned = 0
 
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         nonlocal turned
         while ask.key == "slow.0" and turned < 20:
             turned += 1
@@ -815,7 +815,7 @@ def test_a_lane_that_asks_nothing_hears_of_a_cancellation_and_is_driven_again_to
         for number in range(1_000_000):
             stop = yield said("turn", number)
             if stop is not None:
-                yield Said(RunCancelled(reason=stop.message), None, None)
+                yield Emit(RunCancelled(reason=stop.message), None, None)
                 return number
         return None
 

@@ -28,7 +28,7 @@ from gert.ecosystem.host.run.driver import CANCEL, Driver, Suspended
 from gert.ecosystem.host.run.journal import read_answers
 from gert.ecosystem.host.run.worlds import Detached
 from gert.errors import TraceError
-from gert.kernel.engine.requests import AnyAnswer, Ask, RunLanes, Said, Steps, ToolAnswer
+from gert.kernel.engine.requests import AnyAnswer, Emit, Request, RunLanes, Steps, ToolAnswer
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import FinallyStart, RunCancelled, RunResumed
@@ -73,11 +73,13 @@ class Failing(MemoryLedger):
 class Checking(World):
     """A world that is asked nothing that is not on record, with every answer it gave before to the same lane."""
 
-    def __init__(self, store: MemoryLedger, answer: Callable[[Ask[Any]], Awaitable[AnyAnswer]] | None = None) -> None:
+    def __init__(
+        self, store: MemoryLedger, answer: Callable[[Request[Any]], Awaitable[AnyAnswer]] | None = None
+    ) -> None:
         super().__init__(answer)
         self._store = store
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         names = [decode(line).data.get("name") for line in self._store.events(RUN)]
         assert f"start {ask.key}" in names, f"`{ask.key}` is not announced"
         lane, _, number = ask.key.rpartition(".")
@@ -94,10 +96,10 @@ def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def some_turns(seed: int, values: int = 100) -> Callable[[Ask[Any]], Awaitable[AnyAnswer]]:
+def some_turns(seed: int, values: int = 100) -> Callable[[Request[Any]], Awaitable[AnyAnswer]]:
     chance = random.Random(seed)
 
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         for _ in range(chance.randrange(6)):
             await asyncio.sleep(0)
         return ToolAnswer(outputs={"v": chance.randrange(values)}, duration=0.5)
@@ -175,7 +177,7 @@ class Some(World):
         self._chance = random.Random(seed)
         self._share = share
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         return ToolAnswer(outputs={"v": "at once"}, duration=0.25) if self._chance.random() < self._share else None
 
 
@@ -205,9 +207,9 @@ def test_a_wide_run_that_is_cancelled_between_rounds_is_driven_again_to_the_same
 
     def run() -> Steps[Any]:
         heard = yield from program()
-        yield Said(FinallyStart(status="completed", step_count=10), None, None)
+        yield Emit(FinallyStart(status="completed", step_count=10), None, None)
         last = yield from block(*(announced(f"finally{each}") for each in range(10)))
-        yield Said(RunCancelled(reason="told"), None, None)
+        yield Emit(RunCancelled(reason="told"), None, None)
         return heard, last
 
     first = driven(run(), Some(seed, 0.1), max_parallel=most, meanwhile=stop)
@@ -224,10 +226,10 @@ def resumed(store: MemoryLedger, steps: Steps[Any], world: World, most: int) -> 
     doubted: list[str] = []
 
     async def drive() -> Any:
-        opening = Said(RunResumed(actor="a", host="h", gert_version="g", answered=0), None, None)
+        opening = Emit(RunResumed(actor="a", host="h", gert_version="g", answered=0), None, None)
         journal = store.resumed(RUN, opening=[opening])
 
-        def on_live(asks: list[Ask[Any]]) -> None:
+        def on_live(asks: list[Request[Any]]) -> None:
             doubted.extend(ask.key for ask in asks)
             journal.go_live()
 
@@ -292,7 +294,7 @@ def test_what_was_put_before_a_kill_between_rounds_is_in_doubt_and_what_was_not_
 class Waits(World):
     """Waits for nobody: questions that begin with `w` stay open."""
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         if ask.key.startswith("w"):
             self.asked.append(ask.key)
             raise Detached
@@ -339,7 +341,7 @@ def test_an_answer_that_comes_while_the_disk_is_waited_for_is_not_lost_when_the_
 
     store = Slow()
 
-    async def answer(ask: Ask[Any]) -> AnyAnswer:
+    async def answer(ask: Request[Any]) -> AnyAnswer:
         if ask.key == "slow.0":
             await come.wait()
         return ToolAnswer(outputs={"v": 1}, duration=1.0)
@@ -351,7 +353,7 @@ def test_an_answer_that_comes_while_the_disk_is_waited_for_is_not_lost_when_the_
 
 
 def test_a_world_that_leaves_a_question_open_when_it_is_cancelled_does_not_keep_the_run_from_ending() -> None:
-    async def leaves(ask: Ask[Any]) -> AnyAnswer:
+    async def leaves(ask: Request[Any]) -> AnyAnswer:
         try:
             return await forever(ask)
         except asyncio.CancelledError:

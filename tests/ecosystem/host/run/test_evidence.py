@@ -13,18 +13,18 @@ from gert.ecosystem.host.run import evidence as module
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceFile, collect
 from gert.errors import DocumentError, UsageError
-from gert.kernel.engine.requests import CollectEvidence, EvidenceAnswer, Wanted
+from gert.kernel.engine.requests import CollectEvidence, EvidenceAnswer, RequestedEvidence
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.contract import Contract
 
 ANN = Principal("human", "ann")
-TEXT = Wanted(kind="text", name="opened", description="what did you open?")
-CHECKS = Wanted(kind="checklist", name="checks", items=("lights are on", "1.10"))
-LOG = Wanted(kind="attachment", name="log")
+TEXT = RequestedEvidence(kind="text", name="opened", description="what did you open?")
+CHECKS = RequestedEvidence(kind="checklist", name="checks", items=("lights are on", "1.10"))
+LOG = RequestedEvidence(kind="attachment", name="log")
 
 
-def ask(*evidence: Wanted, path: str = "look", instructions: str = "look at it") -> CollectEvidence:
+def ask(*evidence: RequestedEvidence, path: str = "look", instructions: str = "look at it") -> CollectEvidence:
     contract = Contract(effects=frozenset(), reads=frozenset(), writes=frozenset())
     return CollectEvidence(
         key="k",
@@ -88,7 +88,7 @@ def without_place(failure: Failure | None, tmp_path: Path) -> tuple[str, str] | 
         ),
         pytest.param(
             "look: {reject: yes, by: hand}",
-            ask(Wanted(kind="text", name="reject"), Wanted(kind="text", name="by")),
+            ask(RequestedEvidence(kind="text", name="reject"), RequestedEvidence(kind="text", name="by")),
             {"reject": "yes", "by": "hand"},
             id="evidence may be called as our own words are",
         ),

@@ -15,20 +15,20 @@ from tests.memory_ledger import MemoryLedger
 
 from gert.ecosystem.host.run import journal as journals
 from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, Logged, read_answers
+from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, RecordedAnswer, read_answers
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import IntegrityError, LeaseLost, TraceError
 from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
-    Ask,
+    Emit,
     EvidenceAnswer,
     Pause,
     PauseAnswer,
+    Request,
     Response,
     RunLanes,
-    Said,
     Steps,
     TicketAnswer,
     ToolAnswer,
@@ -53,8 +53,8 @@ END = says.RunComplete(status="completed", mode="real", duration="1s")
 BOB = Principal("human", "bob", role="oncall")
 
 
-def said(what: str, value: Any = None) -> Said:
-    return Said(says.InputResolved(name=what, source="cli", value=value), None, None)
+def said(what: str, value: Any = None) -> Emit:
+    return Emit(says.InputResolved(name=what, source="cli", value=value), None, None)
 
 
 def ask(key: str) -> Pause:
@@ -86,10 +86,10 @@ class World:
     def __init__(self, diary: Diary) -> None:
         self._diary = diary
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         return PauseAnswer(duration=1.0) if ask.key.startswith("now") else None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         self._diary.entries.append(("asked", ask.key))
         await asyncio.sleep(0)
         return PauseAnswer(duration=1.0)
@@ -131,7 +131,7 @@ def driven(steps: Steps[Any], *, turns: int = 0, watchers: int = 0) -> list[tupl
     return diary.entries
 
 
-def written(*payloads: Said, **options: Any) -> tuple[Journal, list[bytes]]:
+def written(*payloads: Emit, **options: Any) -> tuple[Journal, list[bytes]]:
     """A journal that was told these things, and its lines."""
     store = MemoryLedger()
     journal = Journal(RUN, store.port, **options)
@@ -250,7 +250,7 @@ def test_nothing_is_written_after_something_was_lost(lost: str) -> None:
     store = FullOnce()
     journal = Journal(RUN, store.port)
     if lost == "an answer":
-        journal.log(Logged("a", PauseAnswer(duration=1.0)))
+        journal.log(RecordedAnswer("a", PauseAnswer(duration=1.0)))
     else:
         journal.say(said("one"))
     with pytest.raises(TraceError, match="no space left"):
@@ -293,7 +293,7 @@ def test_closing_twice_is_closing_once() -> None:
 
 def test_lines_are_numbered_chained_and_name_who_and_where() -> None:
     payload = says.StepStart(step_id="a", step_type="tool")
-    journal, lines = written(said("one"), Said(payload, "x/a[0]", BOB))
+    journal, lines = written(said("one"), Emit(payload, "x/a[0]", BOB))
     first, second = map(decode, lines)
     assert (first.seq, first.prev_hash, first.principal, first.path) == (1, GENESIS, None, None)
     assert (second.seq, second.prev_hash) == (2, sha256_hex(lines[0]))
@@ -332,7 +332,7 @@ def test_what_follows_from_one_answer_happens_at_one_moment() -> None:
     journal = Journal(RUN, store.port, clock=lambda: next(ticks))
     for name in "ab":
         journal.say(said(name))
-    journal.log(Logged("a", PauseAnswer()))
+    journal.log(RecordedAnswer("a", PauseAnswer()))
     for name in "cd":
         journal.say(said(name))
     asyncio.run(journal.settle())
@@ -370,7 +370,7 @@ def test_something_too_large_leaves_the_chain_as_it_was(monkeypatch: pytest.Monk
     ],
 )
 def test_the_end_is_sealed(key: Key, keys: Keys) -> None:
-    _, lines = written(said("one"), Said(END, None, None), key=key)
+    _, lines = written(said("one"), Emit(END, None, None), key=key)
     report = check_seal(read_chain(lines), keys)
     assert report.proven
     assert report.signed_by == key.id
@@ -379,13 +379,13 @@ def test_the_end_is_sealed(key: Key, keys: Keys) -> None:
 @pytest.mark.parametrize("change", [b"one", b"completed"], ids=["an event before", "the end itself"])
 @pytest.mark.parametrize("key", [SHARED, PRIVATE], ids=["shared", "private"])
 def test_a_seal_does_not_hold_after_a_change_to(change: bytes, key: Key) -> None:
-    _, lines = written(said("one"), Said(END, None, None), key=key)
+    _, lines = written(said("one"), Emit(END, None, None), key=key)
     forged = [line.replace(change, change.upper()) for line in lines]
     assert not check_seal(read_chain(forged), Keys([SHARED, PUBLIC])).holds
 
 
 def test_an_end_without_a_key_names_its_head_and_proves_nothing() -> None:
-    _, lines = written(said("one"), Said(END, None, None))
+    _, lines = written(said("one"), Emit(END, None, None))
     assert decode(lines[1]).data["chain_hash"] == sha256_hex(lines[0])
     report = check_seal(read_chain(lines), require_signature=False)
     assert report.holds
@@ -434,7 +434,7 @@ WITH_REFERENCES: list[Payload] = [
 @pytest.mark.parametrize("payload", WITH_REFERENCES, ids=lambda payload: payload.type)
 def test_references_to_secrets_are_placeholders_in(payload: Payload) -> None:
     watcher = Watcher(Diary())
-    _, lines = written(Said(payload, None, None), has_secrets=True, observers=[watcher])
+    _, lines = written(Emit(payload, None, None), has_secrets=True, observers=[watcher])
     shown = lines[0].decode()
     assert "\ufdd0" not in shown
     assert "\ufdd1" not in shown
@@ -447,11 +447,11 @@ def test_references_to_secrets_are_placeholders_in(payload: Payload) -> None:
 @pytest.mark.parametrize(
     "said_by",
     [
-        pytest.param(Said(says.InputResolved(name="x", source="s"), None, Principal("agent", REF, role=REF)), id="who"),
-        pytest.param(Said(says.InputResolved(name="x", source="s"), f"each[{REF}]/a", None), id="where"),
+        pytest.param(Emit(says.InputResolved(name="x", source="s"), None, Principal("agent", REF, role=REF)), id="who"),
+        pytest.param(Emit(says.InputResolved(name="x", source="s"), f"each[{REF}]/a", None), id="where"),
     ],
 )
-def test_references_to_secrets_are_no_part_of(said_by: Said) -> None:
+def test_references_to_secrets_are_no_part_of(said_by: Emit) -> None:
     watcher = Watcher(Diary())
     _, lines = written(said_by, has_secrets=True, observers=[watcher])
     assert "\ufdd0" not in lines[0].decode()
@@ -460,8 +460,8 @@ def test_references_to_secrets_are_no_part_of(said_by: Said) -> None:
 
 def test_what_holds_no_reference_is_written_as_it_is() -> None:
     payload = says.StepComplete(step_id="a", status="skipped", duration="0s", outputs={"o": UNKNOWN, "n": 1.5})
-    _, lines = written(Said(payload, None, None), has_secrets=True)
-    _, plain = written(Said(payload, None, None), has_secrets=False)
+    _, lines = written(Emit(payload, None, None), has_secrets=True)
+    _, plain = written(Emit(payload, None, None), has_secrets=False)
     assert decode(lines[0]).data == decode(plain[0]).data
 
 
@@ -487,10 +487,10 @@ def test_what_holds_no_reference_is_written_as_it_is() -> None:
 def test_an_answer_is_read_back_from_the_log_as_it_was(answer: AnyAnswer, at_once: bool) -> None:
     store = MemoryLedger()
     journal = Journal(RUN, store.port)
-    journal.log(Logged("a/b[0]~2#3", answer, at_once))
+    journal.log(RecordedAnswer("a/b[0]~2#3", answer, at_once))
     asyncio.run(journal.settle())
     (read,) = read_answers(store.answers(RUN))
-    assert read == Logged("a/b[0]~2#3", answer, at_once)
+    assert read == RecordedAnswer("a/b[0]~2#3", answer, at_once)
 
 
 @pytest.mark.parametrize(
@@ -516,8 +516,8 @@ def test_the_first_event_after_answers_names_them() -> None:
     store = MemoryLedger()
     journal = Journal(RUN, store.port)
     journal.say(said("one"))
-    journal.log(Logged("a", PauseAnswer(duration=1.0)))
-    journal.log(Logged("b", PauseAnswer(duration=2.0)))
+    journal.log(RecordedAnswer("a", PauseAnswer(duration=1.0)))
+    journal.log(RecordedAnswer("b", PauseAnswer(duration=2.0)))
     journal.say(said("two"))
     journal.say(said("three"))
     asyncio.run(journal.settle())
@@ -529,7 +529,7 @@ def test_the_first_event_after_answers_names_them() -> None:
 def test_without_a_ledger_no_answers_are_named() -> None:
     watcher = Watcher(Diary())
     journal = Journal(RUN, observers=[watcher])
-    journal.log(Logged("a", PauseAnswer(duration=1.0)))
+    journal.log(RecordedAnswer("a", PauseAnswer(duration=1.0)))
     journal.say(said("one"))
     asyncio.run(journal.settle())
     assert [event.answers for event, _ in watcher.told] == [None]

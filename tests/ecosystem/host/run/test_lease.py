@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gert.ecosystem.host.run import lease
-from gert.ecosystem.host.run.lease import SECONDS, driving
+from gert.ecosystem.host.run.lease import SECONDS, hold_lease
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import Busy
 
@@ -26,9 +26,9 @@ class Clock:
 
 def test_another_process_is_named(tmp_path: Path) -> None:
     async def work() -> None:
-        async with SqliteLedger(tmp_path / "l.db") as one, SqliteLedger(tmp_path / "l.db") as two, driving(one, RUN):
+        async with SqliteLedger(tmp_path / "l.db") as one, SqliteLedger(tmp_path / "l.db") as two, hold_lease(one, RUN):
             with pytest.raises(Busy, match=rf"run `{RUN}` is being driven by .* \(process {os.getpid()} on `"):
-                async with driving(two, RUN):
+                async with hold_lease(two, RUN):
                     pass
 
     asyncio.run(work())
@@ -38,11 +38,11 @@ def test_the_lease_is_given_back(tmp_path: Path) -> None:
     async def work() -> None:
         async with SqliteLedger(tmp_path / "l.db") as ledger:
             with suppress(ZeroDivisionError):
-                async with driving(ledger, RUN):
+                async with hold_lease(ledger, RUN):
                     assert await ledger.lease(RUN) is not None
                     raise ZeroDivisionError
             assert await ledger.lease(RUN) is None
-            async with driving(ledger, RUN):
+            async with hold_lease(ledger, RUN):
                 pass
 
     asyncio.run(work())
@@ -53,7 +53,7 @@ def test_the_lease_is_extended_while_the_run_is_driven(tmp_path: Path, monkeypat
     clock = Clock()
 
     async def work() -> None:
-        async with SqliteLedger(tmp_path / "l.db", clock=clock) as ledger, driving(ledger, RUN):
+        async with SqliteLedger(tmp_path / "l.db", clock=clock) as ledger, hold_lease(ledger, RUN):
             first = await ledger.lease(RUN)
             assert first is not None
             clock.now += timedelta(seconds=SECONDS / 2)
@@ -72,7 +72,7 @@ def test_a_process_that_slept_longer_than_its_lease_keeps_it_unless_another_took
     clock = Clock()
 
     async def work() -> None:
-        async with SqliteLedger(tmp_path / "l.db", clock=clock) as ledger, driving(ledger, RUN):
+        async with SqliteLedger(tmp_path / "l.db", clock=clock) as ledger, hold_lease(ledger, RUN):
             first = await ledger.lease(RUN)
             clock.now += timedelta(hours=8)
             async with asyncio.timeout(30):
@@ -103,7 +103,7 @@ def test_a_driver_that_was_overtaken_does_not_get_the_lease_back(
             assert renewed is not None, "no other process took it"
             assert renewed.token == first.token
             clock.now += timedelta(seconds=SECONDS + 1)
-            async with driving(two, RUN):
+            async with hold_lease(two, RUN):
                 assert await one.renew(RUN, "one", SECONDS, late=True) is None
             assert await one.renew(RUN, "one", SECONDS, late=True) is None
             async with asyncio.timeout(30):

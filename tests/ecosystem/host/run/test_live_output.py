@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.run.journal import Journal, Logged, path_of
+from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, path_of
 from gert.ecosystem.host.run.live_output import EVERY, QUICK, LiveOutput
 from gert.errors import Unavailable
-from gert.kernel.engine.requests import Said, ToolAnswer
+from gert.kernel.engine.requests import Emit, ToolAnswer
 from gert.kernel.events import runbook as says
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import MAX_OUTPUT, Output
@@ -143,9 +143,9 @@ def test_the_journal_drops_the_output_with_the_answer() -> None:
         ledger = MemoryLedger()
         live = LiveOutput(RUN, ["a/b[0]"])
         journal = Journal(RUN, ledger.port, live=live)
-        journal.say(Said(says.InputResolved(name="x", source="cli"), None, None))
-        journal.log(Logged("other", ToolAnswer()))
-        journal.log(Logged("a~2/b[0]#3", ToolAnswer(stdout="x")))
+        journal.say(Emit(says.InputResolved(name="x", source="cli"), None, None))
+        journal.log(RecordedAnswer("other", ToolAnswer()))
+        journal.log(RecordedAnswer("a~2/b[0]#3", ToolAnswer(stdout="x")))
         await journal.settle()
         journal.close()
         return ledger

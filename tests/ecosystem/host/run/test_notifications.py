@@ -9,7 +9,7 @@ import pytest
 from tests.ecosystem.notify.servers import Server, serving, silence, status
 
 from gert.ecosystem.host.config.settings import Settings, notices_for
-from gert.ecosystem.host.run.notifications import tell_outcome
+from gert.ecosystem.host.run.notifications import send_notices
 from gert.ecosystem.notify.payloads import MAX_BYTES, duration_of, payload_of, shortened
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.runbook import Outcome, WebhookSent
@@ -45,7 +45,7 @@ def told(*notices: OutcomeNotice, **more: Any) -> list[WebhookSent]:
         "environ": {},
         "redactor": Redactor([CANARY]),
     }
-    return asyncio.run(tell_outcome(notices, **{**known, **more}))
+    return asyncio.run(send_notices(notices, **{**known, **more}))
 
 
 def one(server: Server) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def test_what_is_not_sent_at_all(notice: dict[str, str], error: str) -> None:
 def test_cancelled_it_says_what_it_gave_up() -> None:
     async def give_up(server: Server) -> list[WebhookSent]:
         telling = asyncio.ensure_future(
-            tell_outcome(
+            send_notices(
                 [notice_of(webhook=server.url())],
                 runbook="a",
                 run_id="r",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gert.ecosystem.host.run.sanitize import MOST_BYTES, Intake
+from gert.ecosystem.host.run.sanitize import MOST_BYTES, Sanitizer
 from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
@@ -28,7 +28,7 @@ from gert.kernel.governance.contract import Contract, Parameter
 
 SECRET = "hunter22"
 HIDDEN = "[REDACTED]"
-INTAKE = Intake(Redactor([SECRET]))
+INTAKE = Sanitizer(Redactor([SECRET]))
 
 
 PLACES = [
@@ -99,7 +99,7 @@ def test_a_secret_is_masked_in(answer: AnyAnswer) -> None:
 
 @pytest.mark.parametrize("answer", answers(secret_ref("token")), ids=PLACES)
 def test_nothing_passes_for_a_reference_to_a_secret_in(answer: AnyAnswer) -> None:
-    for intake in (INTAKE, Intake(Redactor())):
+    for intake in (INTAKE, Sanitizer(Redactor())):
         taken = intake.take(answer)
         assert refs_in(shown(taken)) == []
         assert "\ufdd0" not in shown(taken)
@@ -133,7 +133,7 @@ def test_what_is_no_text_stays(answer: AnyAnswer) -> None:
     ["kind", "message", "exit_code", "human", "agent", "id", "approver", "approved", "timestamp", "timeout", "tool"],
 )
 def test_a_secret_that_is_also_a_word_of_ours_does_not_break(secret: str) -> None:
-    intake = Intake(Redactor([secret]))
+    intake = Sanitizer(Redactor([secret]))
     for answer in (
         ToolAnswer(failure=Failure("exit_code", "m"), principal=Principal("agent", "x"), outputs={"v": secret}),
         ToolAnswer(failure=Failure("timeout", "m")),
@@ -154,7 +154,7 @@ def test_a_secret_that_is_also_a_word_of_ours_does_not_break(secret: str) -> Non
 
 @pytest.mark.parametrize("number", ["3", "137", "255"])
 def test_a_secret_that_is_also_an_exit_code_does_not_break(number: str) -> None:
-    taken = Intake(Redactor([number])).take(ToolAnswer(exit_code=int(number), outputs={"v": number}))
+    taken = Sanitizer(Redactor([number])).take(ToolAnswer(exit_code=int(number), outputs={"v": number}))
     assert taken.failure is None
     assert taken.outputs == {"v": HIDDEN}
 
@@ -169,7 +169,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("intake", [INTAKE, Intake(Redactor())], ids=["with secrets", "without"])
+@pytest.mark.parametrize("intake", [INTAKE, Sanitizer(Redactor())], ids=["with secrets", "without"])
 @pytest.mark.parametrize(
     "value",
     [
@@ -184,7 +184,7 @@ def nested(depth: int) -> Any:
         pytest.param({None: "a"}, id="a key that is nothing"),
     ],
 )
-def test_an_answer_that_is_not_plain_data_is_a_failure(value: Any, intake: Intake) -> None:
+def test_an_answer_that_is_not_plain_data_is_a_failure(value: Any, intake: Sanitizer) -> None:
     for answer in (ToolAnswer(outputs={"v": value}, duration=1.0), ToolAnswer(again={"v": value}, duration=1.0)):
         taken = intake.take(answer)
         assert taken.failure is not None
@@ -196,8 +196,8 @@ def test_an_answer_that_is_not_plain_data_is_a_failure(value: Any, intake: Intak
 
 
 @pytest.mark.parametrize("depth", [150, 198, 199, 200, 201, 300, 500])
-@pytest.mark.parametrize("intake", [INTAKE, Intake(Redactor())], ids=["with secrets", "without"])
-def test_what_is_nested_too_deep_is_cut_or_refused_and_never_breaks(intake: Intake, depth: int) -> None:
+@pytest.mark.parametrize("intake", [INTAKE, Sanitizer(Redactor())], ids=["with secrets", "without"])
+def test_what_is_nested_too_deep_is_cut_or_refused_and_never_breaks(intake: Sanitizer, depth: int) -> None:
     taken = intake.take(ToolAnswer(outputs={"v": nested(depth)}))
     require_canonical(taken.outputs)
     assert (taken.failure is None) or taken.failure.kind == "extraction"
@@ -309,7 +309,7 @@ VAULT = CallTool(
     ],
 )
 def test_what_a_contract_calls_secret_among_the_outputs_is_not_kept_in_any_form(answer: ToolAnswer) -> None:
-    taken = Intake(Redactor()).take(answer, VAULT)
+    taken = Sanitizer(Redactor()).take(answer, VAULT)
     assert "sesame" not in shown(taken)
     assert taken.exit_code == answer.exit_code
     assert (taken.failure and taken.failure.kind) == (answer.failure and answer.failure.kind)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.worlds import Detached, DryRun, Probe, Real
 from gert.errors import TraceError
 from gert.kernel.engine.requests import (
@@ -14,7 +14,6 @@ from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
     ApprovalRequest,
-    Ask,
     AwaitApproval,
     CallExtension,
     CallPreview,
@@ -23,10 +22,11 @@ from gert.kernel.engine.requests import (
     EvidenceAnswer,
     Pause,
     PauseAnswer,
+    Request,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
-    answer_with,
+    failed_answer,
 )
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import Redactor
@@ -47,7 +47,7 @@ def call(contract: Contract = LOOKS, tool: str = "look", action: str = "go") -> 
     return CallTool(**AT, tool=tool, action=action, inputs={}, contract=contract)
 
 
-ASKS: list[tuple[Ask[Any], type[AnyAnswer]]] = [
+ASKS: list[tuple[Request[Any], type[AnyAnswer]]] = [
     (call(), ToolAnswer),
     (CallPreview(**AT, tool="look", action="go", inputs={}, contract=LOOKS), ToolAnswer),
     (CallExtension(**AT, extension="x", inputs={}, view={}, contract=LOOKS), ToolAnswer),
@@ -64,16 +64,16 @@ def test_there_is_an_answer_to_every_question() -> None:
 
 
 @EVERY_ASK
-def test_a_failure_is_an_answer_of_the_right_kind_to(ask: Ask[Any], kind: type[AnyAnswer]) -> None:
+def test_a_failure_is_an_answer_of_the_right_kind_to(ask: Request[Any], kind: type[AnyAnswer]) -> None:
     failure = Failure("timeout", "no answer")
-    assert answer_with(ask, failure) == kind(failure=failure)
+    assert failed_answer(ask, failure) == kind(failure=failure)
 
 
 # --- dry run
 
 
 @EVERY_ASK
-def test_a_dry_run_assumes_the_answer_to(ask: Ask[Any], kind: type[AnyAnswer]) -> None:
+def test_a_dry_run_assumes_the_answer_to(ask: Request[Any], kind: type[AnyAnswer]) -> None:
     answer = DryRun().immediate(ask)
     assert isinstance(answer, kind)
     # Nobody needs to wait in a dry run, and that a pause is over is no assumption.
@@ -81,7 +81,7 @@ def test_a_dry_run_assumes_the_answer_to(ask: Ask[Any], kind: type[AnyAnswer]) -
 
 
 @EVERY_ASK
-def test_a_dry_run_never_waits_for(ask: Ask[Any], kind: type[AnyAnswer]) -> None:
+def test_a_dry_run_never_waits_for(ask: Request[Any], kind: type[AnyAnswer]) -> None:
     assert isinstance(asyncio.run(DryRun().answer(ask)), kind)
 
 
@@ -95,10 +95,10 @@ class Counted:
         self.answers = list(answers)
         self.asked = 0
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         raise AssertionError("a probe decides itself who is asked")
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         self.asked += 1
         return self.answers.pop(0)
 
@@ -147,7 +147,7 @@ def test_a_probe_with_other_effects_runs(contract: Contract, runs: bool) -> None
 
 
 @EVERY_ASK
-def test_a_probe_asks_no_person_and_no_extension(ask: Ask[Any], kind: type[AnyAnswer]) -> None:
+def test_a_probe_asks_no_person_and_no_extension(ask: Request[Any], kind: type[AnyAnswer]) -> None:
     answer = Probe(Counted()).immediate(ask)
     assert answer == (None if isinstance(ask, CallTool | Pause) else kind(assumed="probe"))
 
@@ -246,7 +246,7 @@ async def _give(ask: CollectEvidence) -> EvidenceAnswer:
 def real(gives: Any = None, transport: bytes = b"stdio") -> Real:
     return Real(
         program(transport),
-        Intake(Redactor(["hunter22"])),
+        Sanitizer(Redactor(["hunter22"])),
         transports={"stdio": Transport(gives)},
         approvals=People(),
         collect=_give,
@@ -269,7 +269,7 @@ def test_what_goes_wrong_is_redacted_as_well(problem: Exception, failure: Failur
 
 
 @EVERY_ASK
-def test_the_real_world_always_has_to_be_asked(ask: Ask[Any], kind: type[AnyAnswer]) -> None:
+def test_the_real_world_always_has_to_be_asked(ask: Request[Any], kind: type[AnyAnswer]) -> None:
     assert real().immediate(ask) is None
 
 
@@ -293,7 +293,7 @@ def test_the_real_world_always_has_to_be_asked(ask: Ask[Any], kind: type[AnyAnsw
         pytest.param(Pause(**AT, seconds=0.0), PauseAnswer(), id="a pause"),
     ],
 )
-def test_what_the_real_world_gives_is_redacted(ask: Ask[Any], answer: AnyAnswer) -> None:
+def test_what_the_real_world_gives_is_redacted(ask: Request[Any], answer: AnyAnswer) -> None:
     assert asyncio.run(real(ToolAnswer(outputs={"v": "hunter22"})).answer(ask)) == answer
 
 
@@ -315,7 +315,7 @@ def test_what_the_real_world_gives_is_redacted(ask: Ask[Any], answer: AnyAnswer)
         ),
     ],
 )
-def test_the_real_world_cannot_ask(ask: Ask[Any], transport: bytes, failure: Failure) -> None:
+def test_the_real_world_cannot_ask(ask: Request[Any], transport: bytes, failure: Failure) -> None:
     assert asyncio.run(real(transport=transport).answer(ask)).failure == failure
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gert.ecosystem.host.scenarios import compare as module
-from gert.ecosystem.host.scenarios.compare import Book, chosen, compare, recorded_run
+from gert.ecosystem.host.scenarios.compare import Book, compare, recorded_run, select_scenarios
 from gert.ecosystem.host.scenarios.folders import Folder, is_archived, scenarios_of
 from gert.ecosystem.host.scenarios.suite import run_suite
 from gert.errors import DocumentError, UsageError
@@ -135,9 +135,9 @@ def test_a_replay_takes_only_so_long(place: Place, monkeypatch: pytest.MonkeyPat
 def test_only_what_says_so_is_archived(place: Place, test: str | None, archived: bool) -> None:
     folder = place.scenario("one", test)
     assert is_archived(folder) is archived
-    assert len(chosen(place.file, [], include_archived=False)) == (0 if archived else 1)
-    assert len(chosen(place.file, [], include_archived=True)) == 1
-    assert len(chosen(place.file, ["one", "one"], include_archived=False)) == 1
+    assert len(select_scenarios(place.file, [], include_archived=False)) == (0 if archived else 1)
+    assert len(select_scenarios(place.file, [], include_archived=True)) == 1
+    assert len(select_scenarios(place.file, ["one", "one"], include_archived=False)) == 1
 
 
 def test_a_runbook_that_is_not_valid_is_an_error(place: Place) -> None:
@@ -148,7 +148,7 @@ def test_a_runbook_that_is_not_valid_is_an_error(place: Place) -> None:
 
 def test_a_scenario_nobody_has_is_a_wrong_call(place: Place) -> None:
     with pytest.raises(UsageError, match="there is no scenario"):
-        chosen(place.file, ["nobody"], include_archived=False)
+        select_scenarios(place.file, ["nobody"], include_archived=False)
 
 
 def test_a_trace_without_end_is_read_only_so_far(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,14 @@ import pytest
 
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.curate import scenario_info
-from gert.ecosystem.host.scenarios.folders import Folder, find, load, pick, place_of, scenarios_of
+from gert.ecosystem.host.scenarios.folders import (
+    Folder,
+    find_scenario,
+    find_scenarios,
+    load,
+    scenario_folder,
+    scenarios_of,
+)
 from gert.errors import DocumentError, UsageError
 
 BOOK = """
@@ -65,30 +72,30 @@ def test_the_scenarios_of_a_runbook_by_name(project: Path) -> None:
     ],
 )
 def test_what_is_found(project: Path, names: list[str], found: list[str]) -> None:
-    folders = find(names)
+    folders = find_scenarios(names)
     assert sorted(folder.name for folder in folders) == sorted(found)
     assert len({folder.path for folder in folders}) == len(folders)
 
 
 def test_a_scenario_knows_its_runbook_and_a_stray_one_that_it_has_none(project: Path) -> None:
-    runbooks = {folder.name: folder.runbook for folder in find(["."])}
+    runbooks = {folder.name: folder.runbook for folder in find_scenarios(["."])}
     assert runbooks == {"a": "one.yaml", "b": "one.yaml", "c": "deep/er/two.yml", "stray": None}
 
 
 @pytest.mark.parametrize("name", ["nowhere", "scenarios/nowhere/", "one.yaml/x", "\0", ""])
 def test_what_is_not_there_is_a_mistake(project: Path, name: str) -> None:
     with pytest.raises((UsageError, DocumentError)):
-        find([name])
+        find_scenarios([name])
 
 
 @pytest.mark.parametrize("name", ["a", "scenarios/one/a", "./scenarios/one/a/", "scenarios/one/a/scenario.yaml"])
 def test_a_scenario_is_picked_by_name_or_folder(project: Path, name: str) -> None:
-    picked = pick("one.yaml", name)
+    picked = find_scenario("one.yaml", name)
     assert (picked.name, picked.runbook) == ("a", "one.yaml")
 
 
 def test_a_folder_elsewhere_can_be_picked(project: Path) -> None:
-    assert pick("one.yaml", str(project / "deep/er/scenarios/two/c")).name == "c"
+    assert find_scenario("one.yaml", str(project / "deep/er/scenarios/two/c")).name == "c"
 
 
 @pytest.mark.parametrize(
@@ -103,25 +110,25 @@ def test_a_folder_elsewhere_can_be_picked(project: Path) -> None:
 )
 def test_a_scenario_that_is_not_there_is_guessed_at(project: Path, name: str, hint: str) -> None:
     with pytest.raises(UsageError) as problem:
-        pick("one.yaml", name)
+        find_scenario("one.yaml", name)
     assert hint in (problem.value.hint or "")
 
 
 def test_a_runbook_without_scenarios_says_so(project: Path) -> None:
     write(project / "three.yaml", BOOK)
     with pytest.raises(UsageError) as problem:
-        pick("three.yaml", "a")
+        find_scenario("three.yaml", "a")
     assert "no scenarios yet" in (problem.value.hint or "")
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "..", ".hidden", "a b", "con", "x" * 200, "a\n"])
 def test_a_name_is_never_a_path(name: str) -> None:
     with pytest.raises(UsageError):
-        place_of("one.yaml", name)
+        scenario_folder("one.yaml", name)
 
 
 def test_where_a_scenario_belongs() -> None:
-    folder = place_of("deep/one.v2.yaml", "today")
+    folder = scenario_folder("deep/one.v2.yaml", "today")
     assert folder.path == "deep/scenarios/one.v2/today"
     assert (folder.scenario, folder.test, folder.trace) == (
         "deep/scenarios/one.v2/today/scenario.yaml",
@@ -164,7 +171,7 @@ def test_which_run_by_default(project: Path, test: str | None, runs: bool) -> No
     workspace = Workspace()
     program = workspace.program("one.yaml").program
     assert program is not None
-    assert load(workspace, pick("one.yaml", "a"), program).runs_by_default is runs
+    assert load(workspace, find_scenario("one.yaml", "a"), program).runs_by_default is runs
 
 
 def test_a_scenario_that_is_a_link_is_found_wherever_one_looks_from(project: Path) -> None:
@@ -173,7 +180,7 @@ def test_a_scenario_that_is_a_link_is_found_wherever_one_looks_from(project: Pat
     (project / "scenarios/one/circle").symlink_to(project / "scenarios")
     (project / "scenarios/one/a/within").symlink_to(project / "scenarios/one/a")
     assert [folder.name for folder in scenarios_of("one.yaml")] == ["a", "b", "linked"]
-    found = [folder for folder in find(["scenarios/one"]) if folder.runbook == "one.yaml"]
+    found = [folder for folder in find_scenarios(["scenarios/one"]) if folder.runbook == "one.yaml"]
     assert sorted(folder.name for folder in found) == ["a", "b", "linked"]
 
 
@@ -216,7 +223,7 @@ def test_a_folder_of_scenarios_that_cannot_be_read_is_said(
 
     monkeypatch.setattr(os, "scandir", scandir)
     if not counts:
-        assert len(find(["."])) == 4
+        assert len(find_scenarios(["."])) == 4
         return
     with pytest.raises(DocumentError, match="permission denied"):
-        find(["."])
+        find_scenarios(["."])

@@ -10,7 +10,7 @@ import pytest
 from gert.ecosystem.host.run.execute import run_file
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.scenarios.folders import load, pick
+from gert.ecosystem.host.scenarios.folders import find_scenario, load
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import UsageError
 from gert.kernel.foundation.redaction import Redactor
@@ -52,7 +52,7 @@ def book(folder: Path, *steps: dict[str, Any], test: Any = None, **scenario: Any
 
 def replayed(file: str, timeout: float | None = None) -> Replayed:
     prepared = Prepared(RunOptions(file=file, mode="replay", scenario="case", actor="ann"), {})
-    loaded = load(prepared.workspace, pick(file, "case"), prepared.program)
+    loaded = load(prepared.workspace, find_scenario(file, "case"), prepared.program)
     inputs = replayed_inputs(prepared.program.runbook.meta.inputs, loaded.scenario)
     return asyncio.run(replay(loaded, prepared.setup(inputs, Redactor(), "case"), timeout))
 

@@ -15,7 +15,7 @@ import pytest
 from tests.ecosystem.host.scenarios.test_replay import book, call
 
 from gert.ecosystem.host.scenarios import suite, worker
-from gert.ecosystem.host.scenarios.folders import Folder, find
+from gert.ecosystem.host.scenarios.folders import Folder, find_scenarios
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, broken, groups_of, run_groups
 from gert.ecosystem.host.scenarios.worker import RunbookResult, _command, _lost
 
@@ -23,7 +23,7 @@ GOOD = {"a": {"stdout": "x=1"}}
 
 
 def run(folder: Path, **options: Any) -> tuple[dict[str, suite.Tested], list[Covered]]:
-    found = list(run_groups(groups_of(find([str(folder)])), SuiteOptions(**options), {}))
+    found = list(run_groups(groups_of(find_scenarios([str(folder)])), SuiteOptions(**options), {}))
     tests = {each.scenario: each for each in found if isinstance(each, suite.Tested)}
     return tests, [each for each in found if isinstance(each, Covered)]
 
@@ -171,7 +171,7 @@ def test_a_worker_ends_with_its_suite_however_that_ended(tmp_path: Path) -> None
     inner = {"id": "i", "type": "repeat", "repeat": loop, "steps": [call("a")]}
     file = book(tmp_path, {"id": "o", "type": "repeat", "repeat": loop, "steps": [inner]}, tool_responses=GOOD)
     with worker_process() as process:
-        told(process, Group(file, tuple(find([file]))))
+        told(process, Group(file, tuple(find_scenarios([file]))))
         assert process.stdin is not None
         process.stdin.close()
         process.stdin = None

@@ -23,7 +23,7 @@ from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.ledger import transactions
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
-from gert.kernel.engine.inputs import Given
+from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.ledger.record import Batch, Head, Write
 
 append = SqliteLedger.append
@@ -86,7 +86,7 @@ def run(job: dict[str, Any], point: dict[str, Any]) -> None:
     Killing(point["what"], point["n"]).install()
     options = RunOptions(
         file=job["book"],
-        given={"folder": Given(str(at))},
+        given={"folder": GivenInput(str(at))},
         actor="kim",
         state_dir=str(at),
         evidence=job["evidence"],

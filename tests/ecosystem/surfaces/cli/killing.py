@@ -24,8 +24,8 @@ from gert.ecosystem.host.redrive.record import start_of
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Driver
 from gert.ecosystem.host.run.evidence import EvidenceFile, collect
-from gert.ecosystem.host.run.journal import Journal, Logged, now, read_answers
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, now, read_answers
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.worlds import Real
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
@@ -186,7 +186,7 @@ class Killed:
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.lines()]
 
-    def logged(self) -> list[Logged]:
+    def logged(self) -> list[RecordedAnswer]:
         return read_answers(line for (line,) in self._rows("SELECT line FROM answers ORDER BY n"))
 
     @property
@@ -246,7 +246,7 @@ def is_over(events: list[dict[str, Any]]) -> bool:
     return events[-1:] != [] and bool(events[-1]["type"] == "run_complete")
 
 
-def done_words(logged: Iterable[Logged]) -> list[str]:
+def done_words(logged: Iterable[RecordedAnswer]) -> list[str]:
     """The words of the calls whose answers were kept."""
     return [each.answer.stdout.split()[1] for each in logged if isinstance(each.answer, ToolAnswer)]
 
@@ -259,7 +259,7 @@ def _loaded(file: str) -> tuple[Program, str, Floor]:
     return checked.program, checked.document.digest, floor_for(workspace, file, checked.program)
 
 
-def redrive(killed: Killed, logged: list[Logged]) -> tuple[RunResult, list[dict[str, Any]]]:
+def redrive(killed: Killed, logged: list[RecordedAnswer]) -> tuple[RunResult, list[dict[str, Any]]]:
     """Run again: what was answered is not asked again, what was not is asked of the live world."""
     first = decode(killed.lines()[0])
     project, (started, start) = killed.project, start_of(first)
@@ -283,7 +283,7 @@ def redrive(killed: Killed, logged: list[Logged]) -> tuple[RunResult, list[dict[
         evidence = EvidenceFile(str(project.root / "evidence.yaml"), "kim")
         world = Real(
             program,
-            Intake(Redactor()),
+            Sanitizer(Redactor()),
             transports={"stdio": stdio},
             approvals=TerminalApprovals(Console(stdin, lambda _: None), "kim", now, lambda: "ticket-again"),
             collect=lambda ask: collect(ask, evidence),

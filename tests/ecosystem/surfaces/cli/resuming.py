@@ -49,7 +49,7 @@ from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import InDoubt, TraceError, UsageError
-from gert.kernel.engine.inputs import Given
+from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.engine.requests import Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.ledger.record import Write
@@ -430,7 +430,7 @@ class Place:
     def begin(self) -> Executed:
         options = RunOptions(
             file=str(self.book.file),
-            given={"folder": Given(str(self.at))},
+            given={"folder": GivenInput(str(self.at))},
             actor="kim",
             state_dir=str(self.at),
             evidence=str(self.book.evidence),
@@ -674,7 +674,7 @@ def crowd(root: Path, count: int, processes: int) -> dict[str, Any]:
     book.file.write_text(json.dumps(document))
     checked = Workspace().program(str(book.file))
     Workspace.program = lambda self, file: checked  # type: ignore[method-assign]
-    given = [{"folder": Given(str(root)), "n": Given(n)} for n in range(count)]
+    given = [{"folder": GivenInput(str(root)), "n": GivenInput(n)} for n in range(count)]
     shared: dict[str, Any] = {"state_dir": str(root), "sync": False}
     waits = [
         asyncio.run(execute(RunOptions(file=str(book.file), given=each, approvals="detach", **shared), environ=ENVIRON))

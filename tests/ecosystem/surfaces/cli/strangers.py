@@ -15,7 +15,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from gert.ecosystem.process.own_process import take_over
+from gert.ecosystem.process.own_process import claim_process
 from gert.ecosystem.surfaces.cli.main import main
 
 LOADED = (unicodedata,)
@@ -59,7 +59,7 @@ def become(call: dict[str, Any]) -> int:
     os.environ.update(call["environment"])
     sys.stdin = open(0)  # noqa: SIM115 - what was read here is not the copy's
     sys.argv = ["gert", *call["words"]]
-    take_over(os.environ)
+    claim_process(os.environ)
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -15,7 +15,7 @@ from typing import Any
 
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.process.descriptors import keep_private
-from gert.ecosystem.process.own_process import take_over
+from gert.ecosystem.process.own_process import claim_process
 from gert.ecosystem.surfaces.cli.main import COMMANDS, main
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "runbooks" / "demo-service-restart.yaml"
@@ -42,7 +42,7 @@ def become(call: dict[str, Any]) -> int:
     sys.stdin = open(0)  # noqa: SIM115 - what was read here is not the copy's
     sys.argv = ["gert", *call["words"]]
     keep_private()
-    take_over(os.environ)
+    claim_process(os.environ)
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -12,15 +12,15 @@ from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import (
     Database,
     database_for,
+    ledger_arguments,
     ledger_of,
     make_ledger_folder,
-    masked,
+    mask_password,
     open_ledger,
     require_ledger,
-    words_for,
 )
 from gert.ecosystem.host.config.project_root import project_root
-from gert.ecosystem.host.config.state_dir import state_dir, words_for_state
+from gert.ecosystem.host.config.state_dir import state_dir, state_dir_argument
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.signature import Key
 
@@ -57,8 +57,8 @@ class TicketPlace(msgspec.Struct, frozen=True, kw_only=True):
         """The options that name this place on a command line; never a password."""
         named = database_for(self.db, self.dsn, environ)
         if named is not None:
-            return words_for(named)
-        return words_for_state(self.state(environ), TicketPlace().state(environ))
+            return ledger_arguments(named)
+        return state_dir_argument(self.state(environ), TicketPlace().state(environ))
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def open_tickets(
         async with open_ledger(database, environ, read_only=not to_post) as ledger:
             yield Tickets(ledger, verifier)
     except GertError as problem:
-        raise masked(database, problem) from None
+        raise mask_password(database, problem) from None
 
 
 def _require_readable(path: str) -> None:

@@ -11,7 +11,7 @@ from gert.ecosystem.approvals.responses import ResponseMessage
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels.callbacks import Refused, put_signed
 from gert.ecosystem.host.run.notifications import HEADERS
-from gert.ecosystem.notify.addresses import expand, is_loopback, objection
+from gert.ecosystem.notify.addresses import expand, is_loopback, url_problem
 from gert.errors import GertError, InputError
 from gert.kernel.foundation.canonical import sha256_hex
 
@@ -163,7 +163,7 @@ class Poll:
 
     def _address(self, ticket_id: str) -> str:
         url = expand(self._template, self._environ).text.replace("{ticket_id}", ticket_id)
-        refused = objection(url)
+        refused = url_problem(url)
         if refused is not None:
             raise InputError(f"the `status_url` cannot be asked: {refused}")
         return url

@@ -17,7 +17,7 @@ from gert.ecosystem.host.channels.urls import Front, Listen, parse_listen
 from gert.ecosystem.host.config.settings import settings_for
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.signals import listening
+from gert.ecosystem.host.run.signals import handle_signals
 from gert.errors import GertError
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8765"
@@ -62,7 +62,7 @@ async def serve(
     inbox = slack_inbox(slack, environ, front) if slack is not None else None
     over = asyncio.Event()
     place = options.place if options.place.is_named else TicketPlace(state_dir=state)
-    with listening(lambda _: over.set(), over.is_set):
+    with handle_signals(lambda _: over.set(), over.is_set):
         async with (
             open_tickets(place, environ, to_post=True, create=True) as tickets,
             Site(front, tickets, inbox).serving(),

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from gert.ecosystem.host.channels.links import Forms, Links
-from gert.ecosystem.notify.addresses import is_loopback, objection
+from gert.ecosystem.notify.addresses import is_loopback, url_problem
 from gert.errors import InputError, UsageError
 from gert.kernel.foundation.text import printable
 
@@ -132,7 +132,7 @@ class Front:
 def _unread(url: str) -> str | None:
     """Why an address is none that can be both gone to and compared with."""
     try:
-        return objection(url) if urlsplit(url).port != 0 else "the URL names no host"
+        return url_problem(url) if urlsplit(url).port != 0 else "the URL names no host"
     except ValueError:
         return "the URL cannot be read"
 

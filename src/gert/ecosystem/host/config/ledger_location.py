@@ -82,7 +82,7 @@ def make_ledger_folder(state: str) -> None:
         ) from None
 
 
-def masked(database: Database | None, problem: GertError) -> GertError:
+def mask_password(database: Database | None, problem: GertError) -> GertError:
     """Remove the password of a DSN from an error."""
     if isinstance(database, Dsn):
         problem.message = database.masked(problem.message)
@@ -91,12 +91,12 @@ def masked(database: Database | None, problem: GertError) -> GertError:
     return problem
 
 
-def name_of(database: Database) -> str:
+def ledger_name(database: Database) -> str:
     """The name of a ledger, without a password."""
     return database.name if isinstance(database, Dsn) else database
 
 
-def words_for(database: Database | None) -> str:
+def ledger_arguments(database: Database | None) -> str:
     """The command-line arguments that name a ledger, without a password."""
     if isinstance(database, Dsn):
         return f" --dsn {shlex.quote(database.given)}"

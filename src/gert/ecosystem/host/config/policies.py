@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gert.ecosystem.host.config.policy_files import policy_files
-from gert.ecosystem.host.config.settings import POLICY, Settings, settings_for, sound
+from gert.ecosystem.host.config.settings import POLICY, Settings, require_sound, settings_for
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.errors import UsageError
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.program import Program, policy_file, policy_of
 
-__all__ = ["Floor", "PolicySource", "floor_for", "policies_for", "read_policies", "sound"]
+__all__ = ["Floor", "PolicySource", "floor_for", "policies_for", "read_policies", "require_sound"]
 
 
 class Floor(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def read_policies(workspace: Workspace, paths: Iterable[str]) -> list[PolicySour
     for path in policy_files(paths):
         # An invalid path is reported when the file is read.
         files.setdefault(path if "\0" in path else os.path.realpath(path), path)
-    checked = [sound(workspace.check(path, kind="policy")) for path in files.values()]
+    checked = [require_sound(workspace.check(path, kind="policy")) for path in files.values()]
     return [PolicySource(each, policy_file(each.document.model)) for each in checked]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gert.ecosystem.process.descriptors import keep_private
-from gert.ecosystem.process.own_process import take_over
+from gert.ecosystem.process.own_process import claim_process
 
 
 def set_up_process(names: Iterable[str]) -> None:
@@ -12,4 +12,4 @@ def set_up_process(names: Iterable[str]) -> None:
     names: the variables of the environment
     """
     keep_private()
-    take_over(names)
+    claim_process(names)

@@ -15,7 +15,7 @@ from msgspec import field
 from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.config.platform import facts_for
 from gert.ecosystem.host.config.workspace import Checked, Workspace
-from gert.ecosystem.process.own_process import hold_secrets
+from gert.ecosystem.process.own_process import protect_secrets
 from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
@@ -83,7 +83,7 @@ def settings_for(
     chosen = environ.get(TRACES_DIR)
     traces = _path(workspace.working, chosen) if chosen else settings.traces_dir
     if any("${" in text for text in _addresses(settings) if text is not None):
-        hold_secrets()
+        protect_secrets()
     return msgspec.structs.replace(settings, traces_dir=traces, demanded=demanded)
 
 
@@ -128,7 +128,7 @@ def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
     return {category: notice for category, notice in named.items() if notice is not None}
 
 
-def sound(checked: Checked) -> Checked:
+def require_sound(checked: Checked) -> Checked:
     """Return a document without errors, or raise its first error."""
     for finding in checked.findings:
         if finding.severity is Severity.ERROR:
@@ -207,7 +207,7 @@ def _files(workspace: Workspace, folder: str, config: str | None) -> Iterator[tu
 
 def _model(file: str, kind: str) -> Config:
     document = load(read_document(file), kind=kind, file_name=file)
-    model: Config = sound(Checked(file, validate(document, None, facts_for(None)))).document.model
+    model: Config = require_sound(Checked(file, validate(document, None, facts_for(None)))).document.model
     return model
 
 

@@ -39,7 +39,7 @@ def state_dir(chosen: str | None, project_root: str | None, environ: Mapping[str
     return os.path.join(base, "gert")
 
 
-def words_for_state(state: str, here: str) -> str:
+def state_dir_argument(state: str, here: str) -> str:
     """The --state-dir argument that names a state directory; empty if it is the default one."""
     return "" if state == here else f" --state-dir {shlex.quote(state)}"
 

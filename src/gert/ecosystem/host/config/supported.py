@@ -14,7 +14,7 @@ from gert.kernel.runbook.validate.domain.installation import unsupported
 from gert.kernel.runbook.validate.facts import Supported
 
 if TYPE_CHECKING:
-    from gert.ecosystem.tools.stdio import Place
+    from gert.ecosystem.tools.stdio import ProgramLocation
 
 
 class CallsTools(Protocol):
@@ -27,7 +27,7 @@ class CallsTools(Protocol):
 class Transport(CallsTools, Protocol):
     """A transport: it calls tools and can be stopped."""
 
-    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> "Place | None":
+    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> "ProgramLocation | None":
         """The file that an action would run, and its folder; None if there is none."""
 
     def kill_all(self) -> None:

@@ -31,7 +31,7 @@ def signing_key(environ: Mapping[str, str]) -> Key | None:
             return key
     if key_id is not None:
         raise IntegrityError(
-            f"`{SIGNING_KEY_ID}` names the key `{key_id}`, but that key is not set", hint=where(key_id)
+            f"`{SIGNING_KEY_ID}` names the key `{key_id}`, but that key is not set", hint=key_hint(key_id)
         )
     return None
 
@@ -53,7 +53,7 @@ def sealing_keys(environ: Mapping[str, str]) -> Keys:
     return verification_keys(environ, None) if signing_key(environ) is not None else Keys()
 
 
-def where(key_id: str | None) -> str:
+def key_hint(key_id: str | None) -> str:
     """A hint that names the variable of a key."""
     return f"set `{find_key_names(key_id)[0]}`"
 

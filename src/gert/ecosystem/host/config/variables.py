@@ -8,7 +8,7 @@ from gert.ecosystem.host.config.files import read_map
 from gert.ecosystem.inputs import Resolvers
 from gert.ecosystem.inputs.file import MAX_PATH, read_text
 from gert.errors import InputError, UsageError
-from gert.kernel.engine.inputs import BatchAnswer, Given, ResolvedInputs, resolve_inputs
+from gert.kernel.engine.inputs import BatchAnswer, GivenInput, ResolvedInputs, resolve_inputs
 from gert.kernel.foundation.text import printable
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
@@ -22,9 +22,9 @@ _EXAMPLES: Final = {
 
 def given_values(
     variables: Iterable[str] = (), inputs: Iterable[str] = (), vars_files: Iterable[str] = ()
-) -> dict[str, Given]:
+) -> dict[str, GivenInput]:
     """The given values by name; the command line overrides files, and later files override earlier ones."""
-    given: dict[str, Given] = {}
+    given: dict[str, GivenInput] = {}
     for path in vars_files:
         given.update(read_vars_file(path))
     said: set[str] = set()
@@ -37,16 +37,16 @@ def given_values(
     return given
 
 
-def read_vars_file(path: str) -> dict[str, Given]:
+def read_vars_file(path: str) -> dict[str, GivenInput]:
     """The values in a YAML or JSON file, as native values at every depth."""
     root = read_map(path, "values by name")
     source = f"file:{printable(os.path.basename(path))}"
-    return {name: Given(value, source, root.texts.get(name)) for name, value in root.items()}
+    return {name: GivenInput(value, source, root.texts.get(name)) for name, value in root.items()}
 
 
 async def resolve(
     inputs: Mapping[str, InputBlock],
-    given: Mapping[str, Given],
+    given: Mapping[str, GivenInput],
     resolvers: Resolvers,
     policies: Sequence[Policy] = (),
 ) -> ResolvedInputs:
@@ -62,18 +62,18 @@ async def resolve(
         answer = await resolvers.answer(batch)
 
 
-def _variable(text: str) -> tuple[str, Given]:
+def _variable(text: str) -> tuple[str, GivenInput]:
     name, value = _split(text, "--var")
-    return name, Given(value)
+    return name, GivenInput(value)
 
 
-def _input(text: str) -> tuple[str, Given]:
+def _input(text: str) -> tuple[str, GivenInput]:
     """A value written as YAML or JSON, or `@FILE` for the text of a file."""
     name, value = _split(text, "--input")
     if value.startswith("@"):
         return name, _from_file(name, value[1:])
     native = _native(name, value) if value.strip() else value
-    return name, Given(native, text=None if isinstance(native, str) else value)
+    return name, GivenInput(native, text=None if isinstance(native, str) else value)
 
 
 def _split(text: str, option: str) -> tuple[str, str]:
@@ -86,9 +86,9 @@ def _split(text: str, option: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _from_file(name: str, path: str) -> Given:
+def _from_file(name: str, path: str) -> GivenInput:
     try:
-        return Given(read_text(path), f"file:{printable(os.path.basename(path))}")
+        return GivenInput(read_text(path), f"file:{printable(os.path.basename(path))}")
     except FileNotFoundError:
         raise UsageError(f"there is no file `{shorten(path, MAX_PATH)}` for input `{shorten(name)}`") from None
     except InputError as problem:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.config.policies import PolicySource, read_policies, sound
+from gert.ecosystem.host.config.policies import PolicySource, read_policies, require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.policy.explain_runbook import explain_runbook
 from gert.errors import UsageError
@@ -103,7 +103,7 @@ def rulings_on_runbook(runbook: str, names: Iterable[str]) -> list[Ruling]:
 
 def rulings_on_tool(file: str, sources: Iterable[PolicySource]) -> list[Ruling]:
     """The decisions about each action of a tool."""
-    tool: Tool = sound(Workspace().check(file, kind="tool")).document.model
+    tool: Tool = require_sound(Workspace().check(file, kind="tool")).document.model
     policies = _policies(sources)
     return [
         _ruling(f"{tool.meta.name}:{name}", resolve(declared(tool.contract), declared(action.contract)), policies)

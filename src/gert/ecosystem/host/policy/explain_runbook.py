@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gert.ecosystem.host.config.policies import floor_for, sound
+from gert.ecosystem.host.config.policies import floor_for, require_sound
 from gert.ecosystem.host.config.settings import settings_for
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.boundary import Crossing, crossings
@@ -95,7 +95,7 @@ def explain_file(file: str, step_id: str | None = None, policy_files: Iterable[s
     """Explain a sound runbook, or one step of it, under its own policy and any external ones."""
     workspace = Workspace()
     checked = workspace.program(file)
-    program = sound(checked).program
+    program = require_sound(checked).program
     if program is None:
         raise DocumentError(f"`{file}` is not a runbook")
     settings = settings_for(workspace, os.path.dirname(os.path.abspath(file)), files=workspace.files_of(file, program))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from gert.ecosystem.host.config.files import is_file, read_document, yaml_files
-from gert.ecosystem.host.config.policies import PolicySource, read_policies, sound
+from gert.ecosystem.host.config.policies import PolicySource, read_policies, require_sound
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.scenarios.suite import Tested
 from gert.errors import DocumentError, GertError, UsageError
@@ -25,7 +25,7 @@ from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.runbook.finding import Path
 from gert.kernel.runbook.program import declared
 from gert.kernel.scenario.coverage import Part
-from gert.kernel.scenario.policy_cases import Judged, RuleCoverage, case_differences, judge
+from gert.kernel.scenario.policy_cases import CaseDecision, RuleCoverage, case_differences, decide_case
 
 
 class JudgedCase(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class JudgedCase(msgspec.Struct, frozen=True):
 
     tested: Tested
     line: int
-    judged: Judged | None = None
+    judged: CaseDecision | None = None
 
 
 class CoveredPolicy(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class PolicySuite:
         for file in self._files:
             started = time.perf_counter()
             try:
-                checked = sound(self._workspace.check(file, kind="policy-test"))
+                checked = require_sound(self._workspace.check(file, kind="policy-test"))
                 sources = self._sources(file, checked.document.model)
             except GertError as problem:
                 yield JudgedCase(_broken(file, os.path.basename(file), problem, started), 1)
@@ -109,7 +109,7 @@ class PolicySuite:
             contract, within = self._contracts(checked, case)
         except GertError as problem:
             return JudgedCase(_broken(checked.file, case.name, problem, started), line)
-        judged = judge(contract, policies, within=within, targets=case.targets, outcome=case.outcome)
+        judged = decide_case(contract, policies, within=within, targets=case.targets, outcome=case.outcome)
         self._cover(judged, sources)
         differences = list(case_differences(case, judged, policies, test.groups))
         tested = Tested(
@@ -124,7 +124,7 @@ class PolicySuite:
         )
         return JudgedCase(tested, line, judged)
 
-    def _cover(self, judged: Judged, sources: list[PolicySource]) -> None:
+    def _cover(self, judged: CaseDecision, sources: list[PolicySource]) -> None:
         # A step that adds to its tool is matched by both contracts, so every policy may appear twice.
         for index, match in enumerate(judged.explanation.policies):
             source = sources[index % len(sources)]
@@ -150,7 +150,7 @@ class PolicySuite:
             if not is_file(path):
                 where = _place(checked, case.at("tool"))
                 raise DocumentError(f"{where}: there is no tool `{path}`", hint="paths are relative to the test")
-            self._tools[path] = sound(self._workspace.check(path, kind="tool")).document.model
+            self._tools[path] = require_sound(self._workspace.check(path, kind="tool")).document.model
         return self._tools[path]
 
 
@@ -180,7 +180,7 @@ def _is_policy_test(file: str) -> bool:
     return API_VERSION.encode() in source and load(source, file_name=file).kind == "policy-test"
 
 
-def _ended(judged: Judged, policies: Sequence[Policy]) -> str:
+def _ended(judged: CaseDecision, policies: Sequence[Policy]) -> str:
     verdict = judged.decision.verdict.word
     if judged.breach:
         return f"{verdict}: too many targets"

@@ -22,8 +22,8 @@ from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.prepare import Prepared, user_name
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import Busy, GertError, IntegrityError, UsageError
-from gert.kernel.engine.clock import merged, written, written_wait
-from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
+from gert.kernel.engine.clock import format_seconds, format_wait, merge_intervals
+from gert.kernel.engine.requests import AnyAnswer, CallExtension, CallTool, Emit, Request, failed_answer
 from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
 from gert.kernel.foundation.principal import Principal
@@ -99,20 +99,20 @@ class _Ending(Then):
         self._journal = journal
         self.in_doubt: list[str] = []
 
-    def begin(self, announced: list[Ask[Any]]) -> None:
+    def begin(self, announced: list[Request[Any]]) -> None:
         """Cancel the run."""
         self._journal.go_live()
         self.in_doubt = [ask.path for ask in announced if isinstance(ask, CallTool | CallExtension)]
         if self.driver is not None:
             self.driver.cancel(self._failure.message)
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """The answer comes in its turn."""
         return None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Requests of `finally` are answered with the cancellation, too: nothing is called."""
-        return answer_with(ask, self._failure)
+        return failed_answer(ask, self._failure)
 
 
 async def _end(record: Record, ledger: Ledger, reason: str, environ: Mapping[str, str]) -> Abandoned:
@@ -171,7 +171,7 @@ def _journal(record: Record, ledger: Ledger, environ: Mapping[str, str]) -> Redr
         record.answers,
         ledger,
         mirror=mirror,
-        opening=[] if adopted is None else [Said(adopted, None, Principal("human", adopted.actor))],
+        opening=[] if adopted is None else [Emit(adopted, None, Principal("human", adopted.actor))],
         adopt=adopted is not None,
         key=key,
         has_secrets=has_secrets,
@@ -184,14 +184,14 @@ async def _close(record: Record, journal: RedriveJournal, reason: str) -> int:
     complete = RunComplete(
         status="cancelled",
         mode=record.started.mode,
-        duration=written(clock.age),
-        waited=written_wait(sum(end - begin for begin, end in merged(clock.idle()))),
+        duration=format_seconds(clock.age),
+        waited=format_wait(sum(end - begin for begin, end in merge_intervals(clock.idle()))),
         failure=Failure("cancelled", reason),
     )
     try:
         journal.take_all()
         for payload in (RunCancelled(reason=reason), complete):
-            journal.say(Said(payload, None, None))
+            journal.say(Emit(payload, None, None))
         await journal.settle()
     finally:
         journal.close()

@@ -14,10 +14,10 @@ import msgspec
 
 from gert.ecosystem.host.redrive.redrive import HOST_EVENTS, RedriveJournal, Same, Then, Verify, diverged, redrive
 from gert.ecosystem.host.run.driver import CANCEL
-from gert.ecosystem.host.run.journal import Logged
+from gert.ecosystem.host.run.journal import RecordedAnswer
 from gert.errors import IntegrityError, TraceError, UsageError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import ApprovalAnswer, Ask, AwaitApproval, Said
+from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Emit, Request
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.path import PathSegment, split
 from gert.kernel.events.runbook import (
@@ -49,8 +49,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     executed: how often each target had been executed up to there
     """
 
-    answers: tuple[Logged, ...]
-    beside: tuple[Ask[Any], ...]
+    answers: tuple[RecordedAnswer, ...]
+    beside: tuple[Request[Any], ...]
     executed: dict[str, int]
 
 
@@ -94,7 +94,7 @@ def _is(wanted: PathSegment, found: PathSegment) -> bool:
 async def fork_at(
     step: StepPlace,
     setup: Setup,
-    answers: Iterable[Logged],
+    answers: Iterable[RecordedAnswer],
     recorded: Sequence[bytes],
     *,
     strictly: bool,
@@ -142,8 +142,8 @@ class _Stop(Then):
     def __init__(self, step: StepPlace) -> None:
         self._step = step
         self.is_reached = False
-        self.asked: list[Ask[Any]] = []
-        self.beside: list[Ask[Any]] = []
+        self.asked: list[Request[Any]] = []
+        self.beside: list[Request[Any]] = []
 
     def until(self, path: str | None) -> bool:
         """Whether an event lies in the step."""
@@ -151,7 +151,7 @@ class _Stop(Then):
         self.is_reached |= is_in_step
         return is_in_step
 
-    def begin(self, announced: list[Ask[Any]]) -> None:
+    def begin(self, announced: list[Request[Any]]) -> None:
         """Stop."""
         self.beside = announced
         if self.driver is not None:
@@ -174,10 +174,10 @@ class _PathJournal(RedriveJournal):
         for event in events:
             if event.type not in _OF_THE_RUN:
                 self._by_path.setdefault(event.path, deque()).append(event)
-        self.taken: list[Logged] = []
+        self.taken: list[RecordedAnswer] = []
         self.repeated: list[Envelope] = []
 
-    def say(self, said: Said) -> None:
+    def say(self, said: Emit) -> None:
         """Compare an event with the next one on record at its path."""
         self._timestamp = ""
         line, (payload, path, _) = self._encoded(said)
@@ -190,7 +190,7 @@ class _PathJournal(RedriveJournal):
         self.repeated.append(event)
         self._add(line, payload, path, event.timestamp)
 
-    def log(self, entry: Logged) -> None:
+    def log(self, entry: RecordedAnswer) -> None:
         """Keep an answer that the new run takes."""
         self.taken.append(entry)
 
@@ -207,7 +207,9 @@ class _PathJournal(RedriveJournal):
         return _HINT
 
 
-def _without_open_approvals(taken: Iterable[Logged], beside: Iterable[Ask[Any]]) -> tuple[Logged, ...]:
+def _without_open_approvals(
+    taken: Iterable[RecordedAnswer], beside: Iterable[Request[Any]]
+) -> tuple[RecordedAnswer, ...]:
     """The answers without those of approved steps that the new run would continue: it begins such a step anew.
 
     An approval is for the call it was requested for. A call that has no recorded answer is another one.
@@ -229,7 +231,7 @@ def _is_of(key: str, visit: str) -> bool:
     return key == visit or (_visit(key) == visit and key.rpartition("#")[2].isdecimal())
 
 
-def _is_cancelled(entry: Logged) -> bool:
+def _is_cancelled(entry: RecordedAnswer) -> bool:
     return entry.answer.failure is not None and entry.answer.failure.kind == "cancelled"
 
 

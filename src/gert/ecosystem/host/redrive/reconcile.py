@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import field
 
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.worlds import World
 from gert.ecosystem.process.descendants import closed_orphans, mark_for, marked
 from gert.errors import InDoubt, InputError, OutputsMissing, UsageError
 from gert.kernel.engine.inputs import fit
-from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension, CallPreview, CallTool, ToolAnswer
+from gert.kernel.engine.requests import AnyAnswer, CallExtension, CallPreview, CallTool, Request, ToolAnswer
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import Failure, StepReconciled
 from gert.kernel.events.vocabulary import Reconciliation
@@ -43,8 +43,8 @@ class Missing(NamedTuple):
     parameter: Parameter
 
 
-def settle_doubts(
-    announced: Iterable[Ask[Any]], said: Mapping[str, Reconciliation], outputs: Sequence[str] = ()
+def reconcile_calls(
+    announced: Iterable[Request[Any]], said: Mapping[str, Reconciliation], outputs: Sequence[str] = ()
 ) -> list[Choice]:
     """What becomes of calls that may have happened; InDoubt where only the operator can say.
 
@@ -146,7 +146,7 @@ def _missing(choice: Choice, ask: Call) -> Iterator[Missing]:
             yield Missing(choice.path, name, parameter)
 
 
-def require_ended(run_id: str, announced: Iterable[Ask[Any]], recorded: Iterable[bytes]) -> None:
+def require_ended(run_id: str, announced: Iterable[Request[Any]], recorded: Iterable[bytes]) -> None:
     """Refuse to call anything while a process of an open call still runs on this machine, or may.
 
     recorded: the events of the run; they say when the open calls were made
@@ -199,12 +199,12 @@ def _require_open(said: Mapping[str, Reconciliation], calls: list[Call]) -> None
 class Reconciled:
     """A world in which some calls are reconciled: they are answered with what the operator said."""
 
-    def __init__(self, world: World, intake: Intake) -> None:
+    def __init__(self, world: World, intake: Sanitizer) -> None:
         self._world = world
         self._intake = intake
         self.settled: dict[str, Choice] = {}
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """What the operator said; and what else needs no world."""
         choice = self.settled.get(ask.key)
         if choice is not None and choice.event.choice != "retry":
@@ -212,14 +212,14 @@ class Reconciled:
             return self._answered(choice, ask)
         return self._world.immediate(ask)
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """What the operator said, once; otherwise the world is asked."""
         choice = self.settled.pop(ask.key, None)
         if choice is None or choice.event.choice == "retry":
             return await self._world.answer(ask)
         return self._answered(choice, ask)
 
-    def _answered(self, choice: Choice, ask: Ask[Any]) -> AnyAnswer:
+    def _answered(self, choice: Choice, ask: Request[Any]) -> AnyAnswer:
         return cast("AnyAnswer", self._intake.take(_said(choice), ask))
 
 

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from gert.ecosystem.host.config.ledger_location import Database, make_ledger_folder, masked, open_ledger
+from gert.ecosystem.host.config.ledger_location import Database, make_ledger_folder, mask_password, open_ledger
 from gert.ecosystem.host.config.state_dir import RunFolder
-from gert.ecosystem.host.run.journal import Logged, read_answers
-from gert.ecosystem.host.run.lease import driving
+from gert.ecosystem.host.run.journal import RecordedAnswer, read_answers
+from gert.ecosystem.host.run.lease import hold_lease
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
@@ -82,9 +82,9 @@ async def open_driven(
             async with open_ledger(database, environ, read_only=True) as seen:
                 await _require_runbook(seen, run_id)
         ledger = await held.enter_async_context(open_ledger(database, environ, sync=sync))
-        await held.enter_async_context(driving(ledger, run_id))
+        await held.enter_async_context(hold_lease(ledger, run_id))
     except GertError as problem:
-        raise masked(database, problem) from None
+        raise mask_password(database, problem) from None
     return ledger
 
 
@@ -110,7 +110,7 @@ class Record(msgspec.Struct, frozen=True):
     adopted: RunAdopted | None = None
 
     @property
-    def logged(self) -> list[Logged]:
+    def logged(self) -> list[RecordedAnswer]:
         """The recorded answers; IntegrityError where one cannot be read."""
         return read_answers(self.answers)
 

@@ -16,17 +16,17 @@ from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.driver import Driver, JournalPort
-from gert.ecosystem.host.run.journal import Journal, Logged
+from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
 from gert.ecosystem.host.run.worlds import World
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.approval_rules import Ticket
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Ask, AwaitApproval, Response, Said
+from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, AwaitApproval, Emit, Request, Response
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted, RunComplete, RunForked, RunResumed, StepReconciled
 from gert.kernel.ledger.record import Claim
-from gert.kernel.scenario.recording import listening
+from gert.kernel.scenario.recording import collect_requests
 
 HOST_EVENTS: Final = frozenset({RunResumed.type, RunAdopted.type, RunForked.type, StepReconciled.type})
 """Events that the host writes about a run: the engine does not emit them again."""
@@ -37,18 +37,18 @@ _MOST_NAMED: Final = 3
 
 Same: TypeAlias = Callable[[Envelope, Envelope], bool]
 """Whether an emitted event repeats a recorded one."""
-Verify: TypeAlias = Callable[[Ask[Any], AnyAnswer], object]
+Verify: TypeAlias = Callable[[Request[Any], AnyAnswer], object]
 """Checks a recorded answer to a request; IntegrityError where it must not be used."""
 
 
 class Unasked:
     """A world that is never asked: what takes over stops the run before."""
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """No request is answered."""
         return None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Never called."""
         raise AssertionError(ask.key)
 
@@ -63,7 +63,7 @@ class Then:
     world: World = Unasked()
     driver: Driver | None = None
 
-    def begin(self, announced: list[Ask[Any]]) -> None:
+    def begin(self, announced: list[Request[Any]]) -> None:
         """Take over, or refuse to.
 
         announced: requests that were recorded as about to be put and have no recorded answer
@@ -73,7 +73,7 @@ class Then:
 
 async def redrive(
     setup: Setup,
-    recorded: Iterable[Logged] | None,
+    recorded: Iterable[RecordedAnswer] | None,
     journal: JournalPort,
     then: Then,
     *,
@@ -81,8 +81,8 @@ async def redrive(
     until: Callable[[str | None], bool] | None = None,
     verify: Verify | None = None,
     clock: RunClock | None = None,
-    asks: dict[str, Ask[Any]] | None = None,
-    claim_of: Callable[[Ask[Any]], Claim | None] = lambda _: None,
+    asks: dict[str, Request[Any]] | None = None,
+    claim_of: Callable[[Request[Any]], Claim | None] = lambda _: None,
 ) -> RunResult:
     """Drive a run on its recorded answers, and hand over to `then` where they end.
 
@@ -107,7 +107,7 @@ async def redrive(
     if is_new:
         then.begin([])
     steps = run(setup)
-    return await driver.drive(steps if asks is None else listening(steps, asks))
+    return await driver.drive(steps if asks is None else collect_requests(steps, asks))
 
 
 class RedriveJournal(Journal):
@@ -127,7 +127,7 @@ class RedriveJournal(Journal):
         answers: Sequence[bytes],
         *args: Any,
         same: Same | None = None,
-        opening: Sequence[Said] = (),
+        opening: Sequence[Emit] = (),
         **options: Any,
     ) -> None:
         super().__init__(run_id, *args, **options)
@@ -175,7 +175,7 @@ class RedriveJournal(Journal):
         """Make everything durable that is new, once the run is live; gives the requests whose claims were refused."""
         return await super().settle(claims) if self._is_live else {}
 
-    def say(self, said: Said) -> None:
+    def say(self, said: Emit) -> None:
         """Compare an event with the record, or append it."""
         if self._recorded:
             self._compare(said, decode(self._recorded[0]), self._recorded[0])
@@ -187,7 +187,7 @@ class RedriveJournal(Journal):
             self.on_end()
         super().say(said)
 
-    def log(self, entry: Logged) -> None:
+    def log(self, entry: RecordedAnswer) -> None:
         """Keep an answer that is not on record yet."""
         if self._known:
             self._timestamp = ""
@@ -197,7 +197,7 @@ class RedriveJournal(Journal):
         self._is_new = True
         super().log(entry)
 
-    def _compare(self, said: Said, recorded: Envelope, stored: bytes | None) -> None:
+    def _compare(self, said: Emit, recorded: Envelope, stored: bytes | None) -> None:
         """Refuse an event that does not repeat the recorded one."""
         self._timestamp = recorded.timestamp
         again = self._again(said)
@@ -219,7 +219,7 @@ class RedriveJournal(Journal):
         for said in opening:
             super().say(said)
 
-    def _again(self, said: Said) -> bytes | None:
+    def _again(self, said: Emit) -> bytes | None:
         try:
             return self._encoded(said)[0]
         except TraceError:
@@ -286,7 +286,7 @@ def approval_check(environ: Mapping[str, str], database: Database | None) -> Ver
     def verifier() -> KeyVerifier:
         return approval_verifier(environ, is_strict=is_strict)
 
-    def verify(ask: Ask[Any], answer: AnyAnswer) -> None:
+    def verify(ask: Request[Any], answer: AnyAnswer) -> None:
         if not isinstance(ask, AwaitApproval) or not isinstance(answer, ApprovalAnswer):
             return
         ticket = Ticket(id=ask.ticket_id, request=ask.request, created_at=ask.created_at, expires_at=ask.expires_at)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import field
 
 from gert.ecosystem.host.config.key_files import with_key_files
-from gert.ecosystem.host.config.ledger_location import masked, open_ledger
+from gert.ecosystem.host.config.ledger_location import mask_password, open_ledger
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys
 from gert.ecosystem.host.config.variables import resolve
@@ -18,7 +18,7 @@ from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.execute import drive_new_run, pausing, resolvers, world_for
-from gert.ecosystem.host.run.journal import Logged, now
+from gert.ecosystem.host.run.journal import RecordedAnswer, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
@@ -29,8 +29,8 @@ from gert.ecosystem.host.runs.entry import place_for
 from gert.ecosystem.ledger.holder import is_gone
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.engine.requests import CallExtension, CallTool, Said
+from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
+from gert.kernel.engine.requests import CallExtension, CallTool, Emit
 from gert.kernel.events.runbook import Recent, RunForked
 from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.principal import Principal
@@ -53,7 +53,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     db: str | None = None
     dsn: str | None = None
     actor: str | None = None
-    given: Mapping[str, Given] = field(default_factory=dict)
+    given: Mapping[str, GivenInput] = field(default_factory=dict)
     allow_changed: bool = False
     approvals: ApprovalMode | None = None
     break_glass: str | None = None
@@ -122,7 +122,7 @@ async def rerun(
         relay,
         # The new run takes them at its beginning: it did not wait for them.
         recorded=[_at_beginning(entry) for entry in fork.answers],
-        opening=[Said(each, None, Principal("human", setup.actor)) for each in (adopted, forked) if each is not None],
+        opening=[Emit(each, None, Principal("human", setup.actor)) for each in (adopted, forked) if each is not None],
     )
 
 
@@ -139,7 +139,7 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
             adopt = None if why is None else Adopt(options.actor or user_name(), why)
             return await load_record(ledger, run_id, sealing_keys(environ), adopt)
     except GertError as problem:
-        raise masked(place.ledger, problem) from None
+        raise mask_password(place.ledger, problem) from None
 
 
 def _require_over(head: Head | None, lease: Lease | None, words: str) -> None:
@@ -176,7 +176,7 @@ async def _inputs(
     """The inputs of the old run, unless one is given; secrets are resolved again."""
     declared = prepared.program.runbook.meta.inputs
     before = {
-        name: Given(value, source.started.input_sources.get(name, "default"))
+        name: GivenInput(value, source.started.input_sources.get(name, "default"))
         for name, value in source.inputs.items()
         if name in declared and value is not None
     }
@@ -188,7 +188,7 @@ def _plain(inputs: ResolvedInputs) -> dict[str, Any]:
     return {name: value for name, value in inputs.values.items() if name not in inputs.secrets}
 
 
-def _at_beginning(entry: Logged) -> Logged:
+def _at_beginning(entry: RecordedAnswer) -> RecordedAnswer:
     return msgspec.structs.replace(entry, answer=msgspec.structs.replace(entry.answer, at=0.0, idle=()))
 
 

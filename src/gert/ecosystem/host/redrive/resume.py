@@ -19,7 +19,7 @@ from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, require_ended, settle_doubts
+from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, reconcile_calls, require_ended
 from gert.ecosystem.host.redrive.record import Adopt, Opened, Record, load_record, open_driven, require_own
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, is_alike
 from gert.ecosystem.host.run.call_binding import Binding
@@ -32,14 +32,14 @@ from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared, user_name
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import IntegrityError, OutputsMissing, UsageError
-from gert.kernel.engine.inputs import PROMPT, Given, InputBinding, ResolvedInputs
-from gert.kernel.engine.requests import Ask, AwaitApproval, Said
+from gert.kernel.engine.inputs import PROMPT, GivenInput, InputBinding, ResolvedInputs
+from gert.kernel.engine.requests import AwaitApproval, Emit, Request
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
 from gert.kernel.events.vocabulary import ApprovalMode, Reconciliation
@@ -69,7 +69,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     db: str | None = None
     dsn: str | None = None
     actor: str | None = None
-    given: Mapping[str, Given] = field(default_factory=dict)
+    given: Mapping[str, GivenInput] = field(default_factory=dict)
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
     reconcile_outputs: tuple[str, ...] = ()
     allow_changed: bool = False
@@ -173,7 +173,7 @@ async def _resume(
             mirror=mirror,
             same=is_alike if changed else None,
             opening=[
-                Said(payload, None, Principal("human", actor))
+                Emit(payload, None, Principal("human", actor))
                 for payload in (record.adopted, resumed)
                 if payload is not None
             ],
@@ -184,7 +184,7 @@ async def _resume(
             has_secrets=bool(inputs.secrets),
             live=output,
         )
-        reconciled = Reconciled(live.world, Intake(redactor))
+        reconciled = Reconciled(live.world, Sanitizer(redactor))
         timeout = _time_left(prepared, record)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         is_open = await _open_tickets(ledger, prepared, record.run_id, live.binding) if waits else None
@@ -223,9 +223,9 @@ def _go_live(
     lines: Iterable[bytes],
     world: Reconciled,
     options: ResumeOptions,
-    is_open: Callable[[Ask[Any]], bool] | None,
-) -> Callable[[list[Ask[Any]]], None]:
-    def go_live(announced: list[Ask[Any]]) -> None:
+    is_open: Callable[[Request[Any]], bool] | None,
+) -> Callable[[list[Request[Any]]], None]:
+    def go_live(announced: list[Request[Any]]) -> None:
         waited = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
         if options.ticket is not None and options.ticket not in waited:
             raise UsageError(
@@ -234,13 +234,13 @@ def _go_live(
             )
         if not options.allow_running:
             require_ended(options.run_id, announced, lines)
-        choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
+        choices = reconcile_calls(announced, options.reconcile, options.reconcile_outputs)
         if is_open is not None and journal.repeats and announced and all(map(is_open, announced)):
             # Everything waits as it did: an attempt to resume is not recorded.
             raise Suspended(announced)
         journal.go_live()
         for choice in choices:
-            journal.say(Said(choice.event, choice.path, None))
+            journal.say(Emit(choice.event, choice.path, None))
         world.settled = {choice.key: choice for choice in choices}
 
     return go_live
@@ -248,14 +248,14 @@ def _go_live(
 
 async def _open_tickets(
     ledger: Ledger, prepared: Prepared, run_id: str, binding: Binding | None
-) -> Callable[[Ask[Any]], bool]:
+) -> Callable[[Request[Any]], bool]:
     """Tells which requests wait for a ticket that is open, without a response that the run could take."""
     now = await ledger.time()
     untaken = [each for each in await ledger.messages(run_id) if each.taken is None]
     received = {each.ticket_id for each in untaken if each.kind == "approval"}
     drop_box = drop_box_for(prepared)
 
-    def is_open(ask: Ask[Any]) -> bool:
+    def is_open(ask: Request[Any]) -> bool:
         if not isinstance(ask, AwaitApproval) or ask.ticket_id in received:
             return False
         if binding is not None and binding.outdated(ask.request, ask.subject) is not None:

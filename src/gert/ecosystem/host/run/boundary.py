@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from gert.ecosystem.host.config.settings import Settings, notices_of
-from gert.ecosystem.notify.addresses import destination, expand, shown, with_stand_ins
+from gert.ecosystem.notify.addresses import destination, expand, shown, with_placeholders
 from gert.ecosystem.notify.payloads import PAGERDUTY
 from gert.errors import InputError, UsageError
-from gert.kernel.engine.inputs import effect_of, refused_binding
-from gert.kernel.governance.decide import refused_crossing
+from gert.kernel.engine.inputs import binding_refusal, effect_of
+from gert.kernel.governance.decide import crossing_refusal
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.shared import OutcomeNotice
@@ -37,7 +37,7 @@ def crossings(
     for name, block in meta.inputs.items():
         effect = effect_of(block.from_ or "")
         if block.from_ is not None and effect is not None:
-            yield Crossing("enters", name, block.from_, effect, refused_binding(block.from_, policies))
+            yield Crossing("enters", name, block.from_, effect, binding_refusal(block.from_, policies))
     for category, notice in notices_of(meta.on_outcome).items():
         template = _address(notice)
         if template is not None:
@@ -65,7 +65,7 @@ def _refused_webhook(
     # A value of the environment leaves in the address or the key, so both effects are judged.
     reads = "${" in template or notice.pagerduty_routing_key is not None
     for effect in ("network", "environment") if reads else ("network",):
-        refusal = refused_crossing(effect, policies)
+        refusal = crossing_refusal(effect, policies)
         if refusal is not None:
             return refusal
     unset = None
@@ -74,7 +74,7 @@ def _refused_webhook(
         expand(notice.pagerduty_routing_key or "", environ)
     except InputError as problem:
         unset = f"{problem.message}, so the webhook cannot be sent"
-        address = with_stand_ins(template)
+        address = with_placeholders(template)
     return _refused_host(address, template, settings) or unset
 
 

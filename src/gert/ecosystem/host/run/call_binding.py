@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.tools.stdio import Place, moved
+from gert.ecosystem.tools.stdio import ProgramLocation, location_changed
 from gert.errors import InputError
 from gert.kernel.engine.approval_rules import hash_of
 from gert.kernel.engine.requests import ApprovalRequest, Subject
@@ -17,7 +17,7 @@ from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.secret_refs import reveal
 from gert.kernel.foundation.signature import keyed_digest
 
-Locate = Callable[[Subject], Place | None]
+Locate = Callable[[Subject], ProgramLocation | None]
 
 CHANGED: Final = "the runbook, the tool file, the command or an input is not what was asked for"
 
@@ -71,8 +71,8 @@ class Binding:
             return CHANGED
         if asked.host != self._host:
             return None
-        place = Place(now.program, now.folder) if now.program is not None and now.folder is not None else None
-        return moved(asked, place)
+        place = ProgramLocation(now.program, now.folder) if now.program is not None and now.folder is not None else None
+        return location_changed(asked, place)
 
     def _hmacs(self, request: ApprovalRequest, subject: Subject) -> dict[str, str]:
         return {

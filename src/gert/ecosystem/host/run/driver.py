@@ -17,22 +17,22 @@ import msgspec
 
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.gc_tuning import settled_heap
-from gert.ecosystem.host.run.journal import Logged
+from gert.ecosystem.host.run.journal import RecordedAnswer
 from gert.ecosystem.host.run.lanes import Lane, Lanes
 from gert.ecosystem.host.run.worlds import Detached, World, failure_of
 from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import IntegrityError, TraceError
-from gert.kernel.engine.clock import written
+from gert.kernel.engine.clock import format_seconds
 from gert.kernel.engine.policy_gate import exceeded
 from gert.kernel.engine.requests import (
     ANSWERS,
     AnyAnswer,
-    Ask,
+    Emit,
     PauseAnswer,
+    Request,
     RunLanes,
-    Said,
     Steps,
-    answer_with,
+    failed_answer,
 )
 from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
 from gert.kernel.ledger.record import Claim
@@ -63,10 +63,10 @@ class JournalPort(Protocol):
     def is_full(self) -> bool:
         """Whether so many events wait that they should be written before more are emitted."""
 
-    def say(self, said: Said) -> None:
+    def say(self, said: Emit) -> None:
         """Add an event; TraceError where it cannot be recorded."""
 
-    def log(self, entry: Logged) -> None:
+    def log(self, entry: RecordedAnswer) -> None:
         """Add an answer."""
 
     async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
@@ -76,7 +76,7 @@ class JournalPort(Protocol):
 class Suspended(Exception):
     """Every request that is open waits for a person; the run is on record up to there."""
 
-    def __init__(self, asks: Iterable[Ask[Any]]) -> None:
+    def __init__(self, asks: Iterable[Request[Any]]) -> None:
         super().__init__("the run waits for a person")
         self.asks = tuple(asks)
 
@@ -99,12 +99,12 @@ class Driver:
         journal: JournalPort,
         *,
         max_parallel: int = MAX_PARALLEL,
-        recorded: Iterable[Logged] = (),
+        recorded: Iterable[RecordedAnswer] = (),
         until: Callable[[str | None], bool] | None = None,
-        on_recorded: Callable[[Ask[Any], AnyAnswer], object] | None = None,
-        on_live: Callable[[list[Ask[Any]]], object] | None = None,
+        on_recorded: Callable[[Request[Any], AnyAnswer], object] | None = None,
+        on_live: Callable[[list[Request[Any]]], object] | None = None,
         clock: RunClock | None = None,
-        claim_of: Callable[[Ask[Any]], Claim | None] = lambda _: None,
+        claim_of: Callable[[Request[Any]], Claim | None] = lambda _: None,
     ) -> None:
         self._claim_of = claim_of
         self._world = world
@@ -118,15 +118,15 @@ class Driver:
         self._latest = 0.0
         self._idle: tuple[tuple[float, float], ...] = ()
         self._announced: set[str] = set()
-        self._parked: dict[str, tuple[Lane, Ask[Any]]] = {}
-        self._asked: list[tuple[Lane, Ask[Any]]] = []
+        self._parked: dict[str, tuple[Lane, Request[Any]]] = {}
+        self._asked: list[tuple[Lane, Request[Any]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._arrivals: deque[tuple[Lane | None, Logged]] = deque()
+        self._arrivals: deque[tuple[Lane | None, RecordedAnswer]] = deque()
         self._arrived = asyncio.Event()
         self._open = 0
         # Requests that are under way, and since when.
         self._unanswered: dict[str, float] = {}
-        self._waiting: list[tuple[Lane, Ask[Any]]] = []
+        self._waiting: list[tuple[Lane, Request[Any]]] = []
         # A cancellation that was requested, and one that lanes are being told of.
         self._wish: str | None = None
         self._reason: str | None = None
@@ -135,7 +135,7 @@ class Driver:
         self._turns = 0
 
     @property
-    def unanswered(self) -> list[Ask[Any]]:
+    def unanswered(self) -> list[Request[Any]]:
         """The requests that are about to be put to the world."""
         return [ask for _, ask in self._asked]
 
@@ -191,13 +191,13 @@ class Driver:
         self._wish = reason
         # As an answer without a request: so it is recorded where it happened. It comes before answers that were not
         # taken yet, because lanes that request nothing must be cancelled while those wait.
-        self._arrivals.appendleft((None, Logged(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
+        self._arrivals.appendleft((None, RecordedAnswer(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
         for task in self._tasks:
             task.cancel()
         waiting, self._waiting = self._waiting, []
         self._open += len(waiting)
         for lane, ask in waiting:
-            self._arrive(lane, ask, answer_with(ask, Failure("cancelled", reason)))
+            self._arrive(lane, ask, failed_answer(ask, Failure("cancelled", reason)))
         self._arrived.set()
 
     def _go_live(self) -> None:
@@ -246,7 +246,7 @@ class Driver:
             self._lanes.drop_waiting()
         return True
 
-    def _next_recorded(self) -> Logged | None:
+    def _next_recorded(self) -> RecordedAnswer | None:
         """The next recorded answer; up to a step, the next one to a request of a lane that has not passed it."""
         if not self._recorded:
             return None
@@ -277,7 +277,7 @@ class Driver:
         self._latest = max(self._latest, self._clock.age)
         return msgspec.structs.replace(answer, at=self._latest, idle=idle)
 
-    def _recall(self, entry: Logged, ask: Ask[Any]) -> None:
+    def _recall(self, entry: RecordedAnswer, ask: Request[Any]) -> None:
         """Refuse a recorded answer that cannot be one to this request."""
         if type(entry.answer) is not ANSWERS[type(ask)]:
             raise IntegrityError(
@@ -308,7 +308,7 @@ class Driver:
                     lane.block.parent.has_passed = True
                 return
             value = None
-            if type(item) is Said:
+            if type(item) is Emit:
                 if self._until is not None and self._is_past(lane, item.path):
                     send = lane.steps.send
                     continue
@@ -335,7 +335,7 @@ class Driver:
                     self._lanes.drop_waiting()
                 return
             else:
-                answer = self._at_once(lane, cast("Ask[Any]", item))
+                answer = self._at_once(lane, cast("Request[Any]", item))
                 if answer is None:
                     return
                 value = answer
@@ -347,7 +347,7 @@ class Driver:
             lane.has_passed = True
         return lane.is_past
 
-    def _at_once(self, lane: Lane, ask: Ask[Any]) -> AnyAnswer | None:
+    def _at_once(self, lane: Lane, ask: Request[Any]) -> AnyAnswer | None:
         """An answer that needs no world; otherwise the request waits for its turn."""
         if self._on_live is not None and self._journal.repeats and not lane.is_past:
             # It may have been put before: the events that led to it were on record.
@@ -362,14 +362,14 @@ class Driver:
             self._journal.log(entry)
             return entry.answer
         if self._reason is not None:
-            answer: AnyAnswer | None = answer_with(ask, Failure("cancelled", self._reason))
+            answer: AnyAnswer | None = failed_answer(ask, Failure("cancelled", self._reason))
         else:
             answer = self._world.immediate(ask)
         if answer is None:
             self._asked.append((lane, ask))
             return None
         answer = self._stamped(answer)
-        self._journal.log(Logged(ask.key, answer, at_once=True))
+        self._journal.log(RecordedAnswer(ask.key, answer, at_once=True))
         return answer
 
     # --- requests
@@ -392,19 +392,19 @@ class Driver:
             if reason is not None:
                 # A call that the operator reconciled keeps its result although the run is stopped.
                 settled = self._world.immediate(ask)
-                self._arrive(lane, ask, settled or answer_with(ask, Failure("cancelled", reason)))
+                self._arrive(lane, ask, settled or failed_answer(ask, Failure("cancelled", reason)))
                 continue
             if ask.counts is not None and ask.key in refused:
                 # A call that the operator has reconciled is not made, so no limit applies to it.
                 settled = self._world.immediate(ask)
-                self._arrive(lane, ask, settled or answer_with(ask, exceeded(ask.counts, refused[ask.key])))
+                self._arrive(lane, ask, settled or failed_answer(ask, exceeded(ask.counts, refused[ask.key])))
                 continue
             self._unanswered[ask.key] = time.monotonic()
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, lane, ask))
 
-    def _ended(self, lane: Lane, ask: Ask[Any], task: "asyncio.Task[None]") -> None:
+    def _ended(self, lane: Lane, ask: Request[Any], task: "asyncio.Task[None]") -> None:
         """Answer a request that was cancelled: a task that had not begun never gets to do so itself.
 
         One that was answered while it was being cancelled is not answered again.
@@ -412,9 +412,9 @@ class Driver:
         self._tasks.discard(task)
         reason, start = self._reason or self._wish, self._unanswered.get(ask.key)
         if task.cancelled() and reason is not None and start is not None:
-            self._arrive(lane, ask, _lasting(answer_with(ask, Failure("cancelled", reason)), start))
+            self._arrive(lane, ask, _lasting(failed_answer(ask, Failure("cancelled", reason)), start))
 
-    async def _answer(self, lane: Lane, ask: Ask[Any]) -> None:
+    async def _answer(self, lane: Lane, ask: Request[Any]) -> None:
         start = time.monotonic()
         limit: asyncio.Timeout | None = None
         try:
@@ -437,27 +437,27 @@ class Driver:
                 self._arrived.set()
                 return
             # A run that is stopped does not wait for a person.
-            answer = answer_with(ask, Failure("cancelled", reason))
+            answer = failed_answer(ask, Failure("cancelled", reason))
         except TimeoutError as error:
             if limit is not None and limit.expired():
-                answer = answer_with(ask, _timed_out(ask))
+                answer = failed_answer(ask, _timed_out(ask))
             else:
-                answer = answer_with(
+                answer = failed_answer(
                     ask, Failure("transport", f"the world gave up: {str(error) or 'it took too long'}")
                 )
         except Exception as error:
-            answer = answer_with(ask, failure_of(error))
+            answer = failed_answer(ask, failure_of(error))
         self._arrive(lane, ask, _lasting(answer, start))
 
-    def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:
+    def _arrive(self, lane: Lane, ask: Request[Any], answer: AnyAnswer) -> None:
         self._open -= 1
         self._unanswered.pop(ask.key, None)
-        self._arrivals.append((lane, Logged(ask.key, answer)))
+        self._arrivals.append((lane, RecordedAnswer(ask.key, answer)))
         self._arrived.set()
 
 
-def _timed_out(ask: Ask[Any]) -> Failure:
-    return Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}")
+def _timed_out(ask: Request[Any]) -> Failure:
+    return Failure("timeout", f"no answer within {format_seconds(ask.timeout or 0.0)}")
 
 
 def _lasting(answer: AnyAnswer, start: float) -> AnyAnswer:

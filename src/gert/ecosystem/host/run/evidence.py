@@ -9,7 +9,7 @@ from gert.ecosystem.host.config.files import read_map
 from gert.ecosystem.inputs.file import MAX_PATH, open_regular
 from gert.ecosystem.inputs.prompt import Asker
 from gert.errors import DocumentError, InputError
-from gert.kernel.engine.requests import CollectEvidence, EvidenceAnswer, Wanted
+from gert.kernel.engine.requests import CollectEvidence, EvidenceAnswer, RequestedEvidence
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.events.vocabulary import FailureKind
 from gert.kernel.foundation.canonical import Hasher
@@ -58,7 +58,7 @@ async def collect(ask: CollectEvidence, *givers: EvidenceGiver) -> EvidenceAnswe
     return EvidenceAnswer(failure=_unanswered(ask).failure)
 
 
-def _unanswered(ask: CollectEvidence, piece: Wanted | None = None) -> _NoEvidence:
+def _unanswered(ask: CollectEvidence, piece: RequestedEvidence | None = None) -> _NoEvidence:
     """No answer came: say what is missing, and how to give it without a terminal."""
     missing = piece or next(iter(ask.evidence), None)
     what = f"no evidence for `{missing.name}`" if missing is not None else "no confirmation"
@@ -116,7 +116,7 @@ class EvidenceFile:
         evidence = {piece.name: await self._piece(piece, entry, key) for piece in ask.evidence}
         return EvidenceAnswer(evidence=evidence, by=Principal("human", by))
 
-    async def _piece(self, piece: Wanted, entry: Map, key: str) -> Any:
+    async def _piece(self, piece: RequestedEvidence, entry: Map, key: str) -> Any:
         if piece.name not in entry:
             raise self._wrong(f"no evidence for `{piece.name}` under `{key}`")
         if piece.kind == "checklist":
@@ -129,7 +129,7 @@ class EvidenceFile:
         except InputError as problem:
             raise self._wrong(f"`{piece.name}` under `{key}`: {problem.message}") from None
 
-    def _checklist(self, piece: Wanted, value: Any) -> list[str]:
+    def _checklist(self, piece: RequestedEvidence, value: Any) -> list[str]:
         if value is True:
             return list(piece.items)
         if not isinstance(value, Seq):
@@ -154,7 +154,7 @@ class EvidenceFile:
         return _NoEvidence("evidence", f"{self._name}: {message}")
 
 
-def _unconfirmed(piece: Wanted, item: str) -> _NoEvidence:
+def _unconfirmed(piece: RequestedEvidence, item: str) -> _NoEvidence:
     return _NoEvidence("rejected", f"`{shorten(item)}` of `{piece.name}` was not confirmed")
 
 
@@ -194,7 +194,7 @@ class EvidenceDialogue:
             self._console.say("  answer y when it is done, or reject and why")
         raise _gave_up(ask, "whether it is done")
 
-    async def _piece(self, piece: Wanted, ask: CollectEvidence) -> Any:
+    async def _piece(self, piece: RequestedEvidence, ask: CollectEvidence) -> Any:
         if piece.description:
             self._console.say(piece.description)
         if piece.kind == "checklist":
@@ -216,7 +216,7 @@ class EvidenceDialogue:
                 self._console.say(f"  {problem.message}")
         raise _gave_up(ask, f"`{piece.name}`")
 
-    async def _is_confirmed(self, item: str, piece: Wanted, ask: CollectEvidence) -> None:
+    async def _is_confirmed(self, item: str, piece: RequestedEvidence, ask: CollectEvidence) -> None:
         for _ in range(ATTEMPTS):
             answer = (await self._answer(f"{item} [y/n]: ", piece, ask)).lower()
             if answer in _YES:
@@ -226,7 +226,7 @@ class EvidenceDialogue:
             self._console.say("  answer y or n")
         raise _gave_up(ask, f"`{shorten(item)}`")
 
-    async def _answer(self, prompt: str, piece: Wanted, ask: CollectEvidence) -> str:
+    async def _answer(self, prompt: str, piece: RequestedEvidence, ask: CollectEvidence) -> str:
         answer = await self._console.line(prompt)
         if answer is None:
             raise _unanswered(ask, piece)

@@ -23,13 +23,13 @@ from gert.ecosystem.host.redrive.record import open_record
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
-from gert.ecosystem.host.run.journal import Journal, Logged, now
+from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.session import LiveWorld, Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.host.run.worlds import DryRun, Probe, Real, World
@@ -38,10 +38,10 @@ from gert.ecosystem.inputs.env import EnvResolver
 from gert.ecosystem.inputs.file import FileResolver
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.process.environment import PARENT_RUN
-from gert.ecosystem.tools.stdio import Place
+from gert.ecosystem.tools.stdio import ProgramLocation
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.engine.requests import Said, Subject
+from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
+from gert.kernel.engine.requests import Emit, Subject
 from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.documents.steps import ManualStep
@@ -107,8 +107,8 @@ async def drive_new_run(
     *,
     on_start: Callable[[Setup], object] | None = None,
     recording: "Recording | None" = None,
-    recorded: Iterable[Logged] | None = None,
-    opening: Sequence[Said] = (),
+    recorded: Iterable[RecordedAnswer] | None = None,
+    opening: Sequence[Emit] = (),
 ) -> Executed:
     """Record and drive a new run; its documents and its private key are stored with the first append.
 
@@ -152,7 +152,7 @@ def run_file(file: str, inputs: Mapping[str, Any] | None = None, **options: Any)
 
     Within a running event loop, await `execute` instead.
     """
-    given = {name: Given(value, "api") for name, value in (inputs or {}).items()}
+    given = {name: GivenInput(value, "api") for name, value in (inputs or {}).items()}
     return asyncio.run(execute(RunOptions(file=file, given=given, **options)))
 
 
@@ -161,9 +161,9 @@ def _scenario(prepared: Prepared) -> "Loaded | None":
     named = prepared.options.scenario
     if named is None:
         return None
-    from gert.ecosystem.host.scenarios.folders import load, pick
+    from gert.ecosystem.host.scenarios.folders import find_scenario, load
 
-    return load(prepared.workspace, pick(prepared.options.file, named), prepared.program)
+    return load(prepared.workspace, find_scenario(prepared.options.file, named), prepared.program)
 
 
 def _replay(loaded: "Loaded", setup: Setup, redactor: Redactor) -> LiveWorld:
@@ -225,7 +225,7 @@ def world_for(
     )
     real = Real(
         program,
-        Intake(redactor),
+        Sanitizer(redactor),
         transports=transports,
         approvals=approvals,
         collect=lambda ask: collect(ask, *givers),
@@ -251,10 +251,10 @@ def world_for(
     )
 
 
-def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[Subject], Place | None]:
+def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[Subject], ProgramLocation | None]:
     """How the program of a call is found, where its transport starts one."""
 
-    def locate(subject: Subject) -> Place | None:
+    def locate(subject: Subject) -> ProgramLocation | None:
         lookup = program.tool_names.get(subject.tool) if subject.tool is not None else None
         tool = lookup.tool if lookup is not None else None
         transport = transports.get(tool.meta.transport) if tool is not None else None

@@ -16,7 +16,7 @@ from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import IntegrityError, TraceError
-from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Said
+from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Emit
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, encode_payload, format_timestamp
 from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.runbook import ContractEvaluated, RunComplete
@@ -50,7 +50,7 @@ def micros() -> int:
     return time.time_ns() // 1000
 
 
-class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecordedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the answer log.
 
     at_once: no other lane had a turn before the answer was there
@@ -65,10 +65,10 @@ class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _NUMBERS = re.compile(r"(?:~\d+)(?=/|#\d+\Z|\Z)|#\d+\Z")
 _ANSWERS = msgspec.json.Encoder(enc_hook=str)
-_LOGGED = msgspec.json.Decoder(Logged)
+_LOGGED = msgspec.json.Decoder(RecordedAnswer)
 
 
-def read_answers(lines: Iterable[bytes]) -> list[Logged]:
+def read_answers(lines: Iterable[bytes]) -> list[RecordedAnswer]:
     """The entries of an answer log; IntegrityError where one cannot be read."""
     try:
         return [_LOGGED.decode(line) for line in lines]
@@ -162,12 +162,12 @@ class Journal:
         """Whether so much waits that it should be written before more is emitted."""
         return len(self._events) >= MOST_WAITING
 
-    def say_all(self, given: Sequence[Said]) -> None:
+    def say_all(self, given: Sequence[Emit]) -> None:
         """Add several events."""
         for said in given:
             self.say(said)
 
-    def say(self, said: Said) -> None:
+    def say(self, said: Emit) -> None:
         """Stamp and chain an event; it is durable once `settle` returns."""
         line, (payload, path, principal) = self._encoded(said)
         if self._observers:
@@ -176,7 +176,7 @@ class Journal:
         self._add(line, payload, path, self._timestamp)
         self._events.append(Event(self._head.count, payload.type, self._timestamp, None, line))
 
-    def log(self, entry: Logged) -> None:
+    def log(self, entry: RecordedAnswer) -> None:
         """Keep an answer; everything that follows from it has one timestamp."""
         self._timestamp = ""
         line = _ANSWERS.encode(entry)
@@ -293,17 +293,17 @@ class Journal:
 
     # --- encoding
 
-    def _encoded(self, said: Said) -> tuple[bytes, Said]:
+    def _encoded(self, said: Emit) -> tuple[bytes, Emit]:
         """The line of an event, and what it says: without references to secrets, and not too long."""
         if self._has_secrets:
-            said = Said(without_references(said.payload), masked(said.path), _unnamed(said.principal))
+            said = Emit(without_references(said.payload), masked(said.path), _unnamed(said.principal))
         payload, path, principal = said
         try:
             return self._line(payload, path, principal), said
         except TraceError:
             # A value too large for a line is written by its digest: nothing else may depend on the size of a value.
             line = self._line(shortened(payload, LONGEST), path, principal)
-            return line, Said(decode(line).payload, path, principal)
+            return line, Emit(decode(line).payload, path, principal)
 
     def _line(self, payload: Payload, path: str | None, principal: Principal | None) -> bytes:
         head, kind = self._head, type(payload)

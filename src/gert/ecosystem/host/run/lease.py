@@ -18,7 +18,7 @@ _BEATS: Final = 3
 
 
 @asynccontextmanager
-async def driving(ledger: Ledger, run_id: str) -> AsyncIterator[None]:
+async def hold_lease(ledger: Ledger, run_id: str) -> AsyncIterator[None]:
     """Be the only process that drives a run; Busy where another one does."""
     worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     if await ledger.acquire(run_id, worker, SECONDS) is None:

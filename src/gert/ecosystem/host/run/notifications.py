@@ -13,10 +13,10 @@ from gert._version import __version__
 from gert.ecosystem.host.run.journal import Journal, now
 from gert.ecosystem.host.run.signals import INTERRUPTED, Relay, interruptible
 from gert.ecosystem.notify.addresses import expand, shown
-from gert.ecosystem.notify.payloads import PAGERDUTY, UNSAID_SEVERITY, encoded, pagerduty_event, payload_of
+from gert.ecosystem.notify.payloads import DEFAULT_SEVERITY, PAGERDUTY, encoded, pagerduty_event, payload_of
 from gert.errors import GertError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import Said
+from gert.kernel.engine.requests import Emit
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.runbook import WebhookSent
 from gert.kernel.events.vocabulary import OutcomeCategory
@@ -61,7 +61,7 @@ class _Letter(msgspec.Struct, frozen=True):
         return self.sent(delivered=False, attempts=attempts, status_code=None, error=INTERRUPTED)
 
 
-async def tell_outcome(
+async def send_notices(
     notices: Iterable[OutcomeNotice],
     *,
     runbook: str,
@@ -122,7 +122,7 @@ async def record_notices(
     if not notices:
         return
     telling = asyncio.ensure_future(
-        tell_outcome(
+        send_notices(
             notices,
             runbook=setup.program.runbook.meta.name,
             run_id=setup.run_id,
@@ -141,7 +141,7 @@ async def record_notices(
         # The run is sealed: it stays valid although a notice about it cannot be recorded.
         with suppress(GertError, OSError):
             for sent in telling.result():
-                journal.say(Said(sent, None, None))
+                journal.say(Emit(sent, None, None))
             await journal.settle()
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -160,7 +160,7 @@ def _written(
     url = expand(template, environ)
     key = expand(notice.pagerduty_routing_key or "", environ)
     told = dict(payload)
-    severity = notice.pagerduty_severity or (UNSAID_SEVERITY if key.text else None)
+    severity = notice.pagerduty_severity or (DEFAULT_SEVERITY if key.text else None)
     if severity is not None:
         told |= pagerduty_event(payload, severity, host)
     # A notice holds no secret of the run and no address of another receiver; only the key is meant for its receiver.

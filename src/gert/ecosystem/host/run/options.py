@@ -11,7 +11,7 @@ from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.settings import Settings, trace_file
 from gert.ecosystem.host.run.driver import MAX_PARALLEL
 from gert.ecosystem.host.run.worlds import PROBED_EFFECTS
-from gert.kernel.engine.inputs import Given
+from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.runbook import DeniedStep, Failure, Outcome
 from gert.kernel.events.vocabulary import ApprovalMode, RunMode, RunStatus
@@ -35,7 +35,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     file: str
-    given: Mapping[str, Given] = field(default_factory=dict)
+    given: Mapping[str, GivenInput] = field(default_factory=dict)
     mode: RunMode = "real"
     actor: str | None = None
     trace: str | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
 from gert.ecosystem.host.config.platform import host_name
-from gert.ecosystem.host.config.policies import Floor, floor_for, sound
+from gert.ecosystem.host.config.policies import Floor, floor_for, require_sound
 from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for
 from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
 from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID, signing_key
@@ -20,7 +20,7 @@ from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.options import MODES, RunOptions, with_trace_file
 from gert.ecosystem.process.capture import marked
-from gert.ecosystem.process.environment import OURS, PARENT_RUN
+from gert.ecosystem.process.environment import GERT_PREFIX, PARENT_RUN
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
@@ -48,7 +48,7 @@ class Prepared:
         self.environ = environ
         self.database: Database | None = database_for(options.db or None, options.dsn, environ)
         self.workspace = workspace = workspace or Workspace()
-        self.checked: Checked = sound(workspace.program(options.file))
+        self.checked: Checked = require_sound(workspace.program(options.file))
         if self.checked.program is None:
             raise DocumentError(f"`{options.file}` is not a runbook")
         self.program: Program = self.checked.program
@@ -236,7 +236,7 @@ class Prepared:
 def _our_keys(environ: Mapping[str, str]) -> Iterator[str]:
     """Our own keys, with and without what says how they are written; labels and public keys are not secret."""
     for name, value in environ.items():
-        if not name.startswith(OURS) or "KEY" not in name or name == SIGNING_KEY_ID:
+        if not name.startswith(GERT_PREFIX) or "KEY" not in name or name == SIGNING_KEY_ID:
             continue
         kind, colon, rest = value.strip().partition(":")
         if kind == "ed25519-public" and colon:

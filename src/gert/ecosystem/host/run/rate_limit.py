@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from gert.ecosystem.host.config.ledger_location import Database, masked, open_ledger
+from gert.ecosystem.host.config.ledger_location import Database, mask_password, open_ledger
 from gert.errors import GertError
-from gert.kernel.engine.requests import Ask
+from gert.kernel.engine.requests import Request
 from gert.kernel.events.runbook import Recent
 from gert.kernel.governance.rules import Policy
 from gert.kernel.ledger.record import LIMIT_WINDOW, Claim
@@ -31,7 +31,7 @@ async def count_recent(
     try:
         counted = await _counted(database, environ, now - LIMIT_WINDOW)
     except GertError as problem:
-        return Recent(flaw=masked(database, problem).message)
+        return Recent(flaw=mask_password(database, problem).message)
     return Recent({target: counted[key] for target, key in _keys(program).items() if key in counted})
 
 
@@ -42,11 +42,11 @@ async def _counted(database: Database, environ: Mapping[str, str], since: dateti
         return await ledger.claimed(since)
 
 
-def claims_for(program: Program) -> Callable[[Ask[Any]], Claim | None]:
+def claims_for(program: Program) -> Callable[[Request[Any]], Claim | None]:
     """The claim that a request makes before it is put to the world; None for one that executes nothing."""
     keys = _keys(program)
 
-    def claim_of(ask: Ask[Any]) -> Claim | None:
+    def claim_of(ask: Request[Any]) -> Claim | None:
         if ask.counts is None:
             return None
         return Claim(keys.get(ask.counts.target, ask.counts.target), ask.key, ask.counts.max_per_hour)

@@ -9,12 +9,12 @@ from gert.errors import CanonicalError
 from gert.kernel.engine.requests import (
     Answer,
     ApprovalAnswer,
-    Ask,
     CallExtension,
     CallTool,
     CollectEvidence,
     EvidenceAnswer,
     PauseAnswer,
+    Request,
     Response,
     TicketAnswer,
     ToolAnswer,
@@ -23,7 +23,7 @@ from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor
-from gert.kernel.foundation.secret_refs import defused
+from gert.kernel.foundation.secret_refs import without_marks
 
 A = TypeVar("A", bound=Answer)
 
@@ -46,20 +46,20 @@ _SAID: Final[Mapping[type, tuple[str, ...]]] = {
 }
 
 
-class Intake:
+class Sanitizer:
     """Takes answers in."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
-    def take(self, answer: A, ask: Ask[A] | None = None) -> A:
+    def take(self, answer: A, ask: Request[A] | None = None) -> A:
         """The answer as it may be kept: nothing secret, nothing that passes for a reference, nothing too large."""
         if not any(getattr(answer, name) for name in _SAID[type(answer)]):
             return answer  # nothing was said
         flaw = _flaw(answer)
         if flaw is not None:
             # The message may name a key, and a key may be a secret.
-            told = Failure("extraction", defused(self._redactor.text(flaw).value))
+            told = Failure("extraction", without_marks(self._redactor.text(flaw).value))
             return type(answer)(failure=told, duration=answer.duration, redacted=answer.redacted)
         mask = _Mask(self._redactor, _names(ask))
         taken: A = mask.struct(_withheld(answer, ask))
@@ -91,10 +91,10 @@ class _Mask:
     def _masked(self, value: Any) -> Any:
         shown = self._redactor.value(value)
         self.count += shown.masked
-        return defused(shown.value)
+        return without_marks(shown.value)
 
 
-def _names(ask: Ask[Any] | None) -> frozenset[str]:
+def _names(ask: Request[Any] | None) -> frozenset[str]:
     """The names an answer may use: those the author gave to outputs and evidence."""
     if isinstance(ask, CallTool | CallExtension):
         return frozenset(ask.contract.outputs)
@@ -103,7 +103,7 @@ def _names(ask: Ask[Any] | None) -> frozenset[str]:
     return frozenset()
 
 
-def _withheld(answer: A, ask: Ask[A] | None) -> A:
+def _withheld(answer: A, ask: Request[A] | None) -> A:
     """An answer without what its contract calls secret among the outputs.
 
     Such a value is not known before it is found, and may never be found, or in another form than it was printed in.

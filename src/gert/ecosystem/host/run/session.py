@@ -8,20 +8,20 @@ import msgspec
 from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.settings import notices_for
-from gert.ecosystem.host.config.state_dir import state_dir, words_for_state
+from gert.ecosystem.host.config.state_dir import state_dir, state_dir_argument
 from gert.ecosystem.host.redrive.record import Opened, load_record
 from gert.ecosystem.host.redrive.redrive import Then, approval_check, redrive
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.driver import Suspended
-from gert.ecosystem.host.run.journal import Journal, Logged
+from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
 from gert.ecosystem.host.run.options import Executed, Pending, Recorded
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import claims_for
 from gert.ecosystem.host.run.signals import TIMEOUT, Relay, interruptible, limited, relayed
 from gert.ecosystem.host.run.worlds import World
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import Ask, AwaitApproval
+from gert.kernel.engine.requests import AwaitApproval, Request
 from gert.kernel.engine.run import RunResult
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.ledger.port import Ledger
@@ -64,8 +64,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None
     relay: Relay | None = None
     recording: "Recording | None" = None
-    recorded: Iterable[Logged] | None = None
-    on_live: Callable[[list[Ask[Any]]], object] = lambda _: None
+    recorded: Iterable[RecordedAnswer] | None = None
+    on_live: Callable[[list[Request[Any]]], object] = lambda _: None
     clock: RunClock | None = None
 
 
@@ -83,7 +83,7 @@ class _Live(Then):
         self._is_over = session.recorded is not None and session.timeout is not None and session.timeout <= 0
         self._reason = TIMEOUT if self._is_over else None
 
-    def begin(self, announced: list[Ask[Any]]) -> None:
+    def begin(self, announced: list[Request[Any]]) -> None:
         """Go live; a cancellation that was kept back comes before anything is requested."""
         self._is_live = True
         self._on_live(announced)
@@ -175,10 +175,10 @@ async def _finish(session: Session, ended: _Ended, result: RunResult, relay: Rel
 def _state_words(prepared: Prepared) -> str:
     # The run is resumed from here, and the runbook may lie in another project.
     root = prepared.workspace.project_root(prepared.workspace.working)
-    return words_for_state(prepared.state, state_dir(None, root, prepared.environ))
+    return state_dir_argument(prepared.state, state_dir(None, root, prepared.environ))
 
 
-def _pending(prepared: Prepared, ask: Ask[Any]) -> Pending:
+def _pending(prepared: Prepared, ask: Request[Any]) -> Pending:
     if not isinstance(ask, AwaitApproval):
         return Pending("", ask.step_id, ask.path)
     return Pending(

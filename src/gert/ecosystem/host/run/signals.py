@@ -73,12 +73,12 @@ def relayed(given: Relay | None) -> Iterator[Relay]:
         yield given
         return
     relay = Relay()
-    with listening(relay, lambda: bool(relay.pressed)):
+    with handle_signals(relay, lambda: bool(relay.pressed)):
         yield relay
 
 
 @contextmanager
-def listening(press: Press, is_stopped: Callable[[], bool]) -> Iterator[None]:
+def handle_signals(press: Press, is_stopped: Callable[[], bool]) -> Iterator[None]:
     """Call a function for Ctrl-C and the signals like it.
 
     is_stopped: whether one has stopped what was under way; a process that is gert's alone then only has to exit, and

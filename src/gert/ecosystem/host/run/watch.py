@@ -9,14 +9,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from gert.ecosystem.host.config.settings import sound, trace_file
+from gert.ecosystem.host.config.settings import require_sound, trace_file
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.run.signals import Relay, listening
+from gert.ecosystem.host.run.signals import Relay, handle_signals
 from gert.kernel.runbook.documents.runbook import Runbook
 
 StopReason = Literal["stop-on", "count", "interrupted", "not-completed"]
@@ -87,7 +87,7 @@ class Watch:
         # One for all runs: what it has read from a pipe and no run took yet is for the next one.
         console = Console.standard()
         last: Round | None = None
-        with listening(self._press, self._over.is_set):
+        with handle_signals(self._press, self._over.is_set):
             due = clock()
             while not self._over.is_set():
                 last = await self._round(1 if last is None else last.number + 1, console)
@@ -144,7 +144,7 @@ class Watch:
             self._running.cancel()
 
     def _trace(self, folder: str, started: datetime) -> str:
-        program = sound(Workspace().program(self._options.run.file)).document
+        program = require_sound(Workspace().program(self._options.run.file)).document
         runbook: Runbook = program.model
         stamp = f"{started:%Y-%m-%dT%H-%M-%SZ}"
         for again in range(1, _MOST_IN_A_SECOND):

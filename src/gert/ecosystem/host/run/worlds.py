@@ -15,14 +15,13 @@ import msgspec
 from gert.ecosystem.approvals.port import ApprovalProvider, StillOpen
 from gert.ecosystem.host.config.supported import CallsTools
 from gert.ecosystem.host.run.call_binding import Binding
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import GertError
 from gert.kernel.engine.requests import (
     ANSWERS,
     AnyAnswer,
     ApprovalAnswer,
-    Ask,
     AwaitApproval,
     CallExtension,
     CallPreview,
@@ -31,11 +30,12 @@ from gert.kernel.engine.requests import (
     EvidenceAnswer,
     Pause,
     PauseAnswer,
+    Request,
     Subject,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
-    answer_with,
+    failed_answer,
 )
 from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.events.runbook import Failure
@@ -52,10 +52,10 @@ class Detached(Exception):
 class World(Protocol):
     """Answers requests."""
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """The answer, where it is known at once."""
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Find out."""
 
 
@@ -73,7 +73,7 @@ class DryRun:
         self._previews = previews
         self._allowed = allowed
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """Nothing is known."""
         if isinstance(ask, Pause):
             return PauseAnswer()
@@ -86,9 +86,9 @@ class DryRun:
         """Why a preview is not run."""
         if is_unknown(ask.inputs):
             return "one of its inputs is not known in a dry run"
-        return left_out(ask.contract, self._allowed, "dry run")
+        return why_skipped(ask.contract, self._allowed, "dry run")
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Show a preview."""
         if self._previews is None:
             return ANSWERS[type(ask)](assumed="dry_run")
@@ -101,7 +101,7 @@ class Real:
     def __init__(
         self,
         program: Program,
-        intake: Intake,
+        intake: Sanitizer,
         *,
         transports: Mapping[str, CallsTools],
         approvals: ApprovalProvider,
@@ -114,7 +114,7 @@ class Real:
         self._approvals = approvals
         self._collect = collect
         self._binding = binding
-        self._answers: Mapping[type[Ask[Any]], Callable[[Any], Awaitable[AnyAnswer]]] = {
+        self._answers: Mapping[type[Request[Any]], Callable[[Any], Awaitable[AnyAnswer]]] = {
             CallTool: self._call,
             CallPreview: self._preview,
             CallExtension: self._extend,
@@ -124,11 +124,11 @@ class Real:
             Pause: self._pause,
         }
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """The world always has to be asked."""
         return None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Ask, and redact what comes back; what went wrong may repeat what was handed over, too."""
         try:
             said = self._outdated(ask) or await self._answers[type(ask)](ask)
@@ -137,17 +137,17 @@ class Real:
         except Interrupted as cut:
             raise Interrupted(self._intake.take(cut.answer, ask)) from None
         except Exception as error:
-            said = answer_with(ask, failure_of(error))
+            said = failed_answer(ask, failure_of(error))
         return cast("AnyAnswer", self._intake.take(said, ask))
 
-    def _outdated(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def _outdated(self, ask: Request[Any]) -> AnyAnswer | None:
         """The answer to a call, or to a wait, whose approval does not cover what would run now."""
         if self._binding is None or not isinstance(ask, CallTool | CallExtension | CollectEvidence):
             return None
         if ask.approval is None:
             return None
         failure = self._binding.outdated(ask.approval, subject_of_call(ask))
-        return answer_with(ask, failure) if failure is not None else None
+        return failed_answer(ask, failure) if failure is not None else None
 
     async def _evidence(self, ask: CollectEvidence) -> EvidenceAnswer:
         return await self._collect(ask)
@@ -213,7 +213,7 @@ class Probe:
         self._real = real
         self._allowed = allowed
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """What is not asked is unknown."""
         if isinstance(ask, Pause):
             return None
@@ -226,9 +226,9 @@ class Probe:
 
     def may_run(self, contract: Contract) -> bool:
         """Whether a contract promises to write nothing, and to touch only what is allowed."""
-        return left_out(contract, self._allowed) is None
+        return why_skipped(contract, self._allowed) is None
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Run the tool; twice, if it claims to give equal outputs for equal inputs."""
         first = await self._real.answer(ask)
         if not isinstance(ask, CallTool) or not ask.contract.deterministic or first.failure is not None:
@@ -250,7 +250,7 @@ def subject_of_call(ask: CallTool | CallExtension | CollectEvidence) -> Subject:
     return Subject(inputs=ask.inputs)
 
 
-def left_out(contract: Contract, allowed: Set[str], mode: str = "probe") -> str | None:
+def why_skipped(contract: Contract, allowed: Set[str], mode: str = "probe") -> str | None:
     """Why a probe does not call a tool with this contract, or a dry run a preview; None where it does."""
     if UNKNOWN in contract.effect_tags:
         return "its contract does not say what it touches"

@@ -12,12 +12,12 @@ from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import (
     Database,
     database_for,
+    ledger_arguments,
+    ledger_name,
     ledger_of,
-    name_of,
     require_ledger,
-    words_for,
 )
-from gert.ecosystem.host.config.state_dir import RunFolder, state_dir, words_for_state
+from gert.ecosystem.host.config.state_dir import RunFolder, state_dir, state_dir_argument
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import TraceError
 from gert.kernel.events.envelope import Envelope, parse_timestamp
@@ -66,12 +66,12 @@ class Place(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """The place as people know it."""
-        return name_of(self.database) if self.database is not None else os.path.join(self.state, "runs")
+        return ledger_name(self.database) if self.database is not None else os.path.join(self.state, "runs")
 
     @property
     def words(self) -> str:
         """What says on a command line that this place is meant, where it has to be said; never a password."""
-        return words_for(self.database) or words_for_state(self.state, self.here)
+        return ledger_arguments(self.database) or state_dir_argument(self.state, self.here)
 
 
 class Entry(msgspec.Struct, kw_only=True):

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from gert.ecosystem.host.config.dsn import Dsn
-from gert.ecosystem.host.config.ledger_location import Database, masked, name_of, open_ledger
+from gert.ecosystem.host.config.ledger_location import Database, ledger_name, mask_password, open_ledger
 from gert.ecosystem.ledger.holder import is_gone
 from gert.ecosystem.ledger.waiting import is_closed
 from gert.errors import GertError, TraceError, Unavailable
@@ -47,7 +47,7 @@ class Archive:
     @property
     def name(self) -> str:
         """The place as people know it."""
-        return name_of(self._place)
+        return ledger_name(self._place)
 
     def head(self, run_id: str) -> Head | None:
         """The end of a run."""
@@ -148,7 +148,7 @@ class Archive:
         try:
             return asking.result()
         except GertError as problem:
-            raise masked(self._place, problem) from None
+            raise mask_password(self._place, problem) from None
         except BaseException:
             asking.cancel()
             raise

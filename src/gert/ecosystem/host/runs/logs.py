@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from gert.ecosystem.host.run.journal import Logged, path_of, read_answers
+from gert.ecosystem.host.run.journal import RecordedAnswer, path_of, read_answers
 from gert.ecosystem.host.runs.ledger_reader import Archive
 from gert.errors import UsageError
 from gert.kernel.engine.requests import ToolAnswer
@@ -76,12 +76,12 @@ class Logs:
             hint=f"it has output of {named}" if named else "no step of it has printed anything",
         )
 
-    def _new_answers(self) -> Iterator[Logged]:
+    def _new_answers(self) -> Iterator[RecordedAnswer]:
         while lines := self._archive.ask(lambda ledger: ledger.answers(self._run_id, self._answers, _PAGE)):
             self._answers += len(lines)
             yield from read_answers(lines)
 
-    def _of_answer(self, entry: Logged) -> Iterator[Piece]:
+    def _of_answer(self, entry: RecordedAnswer) -> Iterator[Piece]:
         answer, path = entry.answer, path_of(entry.key)
         if not isinstance(answer, ToolAnswer):
             return

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.config.ledger_location import Database, name_of
+from gert.ecosystem.host.config.ledger_location import Database, ledger_name
 from gert.ecosystem.host.runs.ledger_reader import Archive
 from gert.ecosystem.host.runs.outcomes import Places
 from gert.ecosystem.host.runs.traces import as_document
@@ -83,7 +83,7 @@ class Scan:
                 yield run
 
     def _in_database(self, database: Database) -> Iterator[RunSummary]:
-        name = name_of(database)
+        name = ledger_name(database)
         if isinstance(database, str) and not os.path.exists(database):
             return
         with as_document(), Archive(database) as archive:

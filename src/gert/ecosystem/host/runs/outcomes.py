@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of, name_of, require_ledger
+from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_name, ledger_of, require_ledger
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import UsageError
@@ -24,7 +24,7 @@ class Places(msgspec.Struct, frozen=True):
     @property
     def names(self) -> tuple[str, ...]:
         """The places as people know them."""
-        return (*self.paths, *map(name_of, self.databases))
+        return (*self.paths, *map(ledger_name, self.databases))
 
 
 def places_for(

@@ -4,7 +4,7 @@ import asyncio
 import os
 from typing import Final, Protocol
 
-from gert.ecosystem.notify.addresses import is_loopback, objection, shown
+from gert.ecosystem.notify.addresses import is_loopback, shown, url_problem
 from gert.ecosystem.notify.webhooks import post
 from gert.errors import TraceError, UsageError
 from gert.kernel.ledger.port import Ledger
@@ -36,7 +36,7 @@ def witness_at(where: str, *, required: bool) -> Witness:
     """The witness at a path or a URL; UsageError where nothing can be sent there."""
     if not is_url(where):
         return FileWitness(where, required=required)
-    if (why := objection(where)) is not None:
+    if (why := url_problem(where)) is not None:
         raise UsageError(f"the witness cannot be `{shown(where)}`: {why}")
     return UrlWitness(where, required=required)
 
@@ -151,7 +151,7 @@ def _read(path: str) -> bytes:
 async def _get(url: str) -> bytes:
     import httpx2
 
-    if (why := objection(url)) is not None:
+    if (why := url_problem(url)) is not None:
         raise UsageError(f"the witness cannot be `{shown(url)}`: {why}")
     local = httpx2.AsyncHTTPTransport() if is_loopback(httpx2.URL(url).host) else None
     data = bytearray()

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import field
 
 from gert.ecosystem.host.config.files import is_file
-from gert.ecosystem.host.config.settings import sound
+from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
@@ -20,8 +20,8 @@ from gert.ecosystem.host.scenarios.folders import (
     TRACE_FILE,
     Folder,
     Loaded,
+    find_scenario,
     is_archived,
-    pick,
     scenarios_of,
 )
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
@@ -35,7 +35,7 @@ from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.changes import Changes, changes, changes_since
 from gert.kernel.scenario.expect import differences
 from gert.kernel.scenario.inputs import replayed_inputs
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 
 PATIENCE: Final = 60.0
 """Seconds one replay may take."""
@@ -154,17 +154,17 @@ def compare(
         return Comparison(runbook=name, file=file, compared=found, against=against, commit=was.commit)
 
 
-def chosen(file: str, names: Iterable[str], *, include_archived: bool) -> list[Folder]:
+def select_scenarios(file: str, names: Iterable[str], *, include_archived: bool) -> list[Folder]:
     """The scenarios that are named, or those that are golden."""
-    named = [pick(file, name) for name in dict.fromkeys(names)]
+    named = [find_scenario(file, name) for name in dict.fromkeys(names)]
     return named or [folder for folder in scenarios_of(file) if include_archived or not is_archived(folder)]
 
 
-def recorded_run(folder: Folder) -> tuple[Observed | None, str | None, str | None]:
+def recorded_run(folder: Folder) -> tuple[RunObservation | None, str | None, str | None]:
     """What was seen of the run a scenario was recorded from, who ran it, and why that cannot be told."""
     if not is_file(folder.trace):
         return None, None, None
-    seen, actor = Observed(), None
+    seen, actor = RunObservation(), None
     try:
         for number, event in enumerate(events_of(open_trace(folder.trace, None, None)), 1):
             if isinstance(event, Unreadable):
@@ -212,7 +212,7 @@ def _since_recorded(folder: Folder, book: Book, runner: asyncio.Runner) -> Compa
     )
 
 
-def _contradicts(loaded: Loaded, recorded: Observed) -> str | None:
+def _contradicts(loaded: Loaded, recorded: RunObservation) -> str | None:
     """What the test expects by now and the record does not show: an updated test is newer than the trace."""
     found = next(differences(loaded.expected, recorded, []), None)
     return found.name if found is not None and found.name != "expected_events" else None
@@ -244,7 +244,7 @@ def _gone(checked: Checked) -> Iterator[str]:
     """What a document names that is not there; any other error is one."""
     errors = [finding for finding in checked.findings if finding.severity is Severity.ERROR]
     if any(finding.rule not in _GONE for finding in errors) or checked.document.model is None:
-        sound(checked)
+        require_sound(checked)
     yield from (finding.message for finding in errors)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from gert.ecosystem.host.config.files import is_file, read_document, read_map, runbook_of
-from gert.ecosystem.host.config.settings import sound
+from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.runs.traces import Unreadable, events_of, open_trace
 from gert.ecosystem.host.scenarios.edit import edit_file, edited, write_atomically
@@ -16,10 +16,10 @@ from gert.ecosystem.host.scenarios.folders import (
     TEST_FILE,
     TRACE_FILE,
     Folder,
-    find,
+    find_scenario,
+    find_scenarios,
     load,
-    pick,
-    place_of,
+    scenario_folder,
 )
 from gert.ecosystem.host.scenarios.record import X_RECORDED, recorded_from, write_folder
 from gert.errors import DocumentError, GertError, UsageError
@@ -68,7 +68,7 @@ class Curated(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_scenarios(names: Iterable[str]) -> list[ScenarioInfo]:
     """List the scenarios of runbooks and below folders."""
-    return [scenario_info(folder) for folder in find(names)]
+    return [scenario_info(folder) for folder in find_scenarios(names)]
 
 
 def scenario_info(folder: Folder) -> ScenarioInfo:
@@ -96,14 +96,14 @@ def locate(named: str, runbook: str | None = None) -> Folder:
     if runbook is not None:
         if not is_file(runbook):
             raise UsageError(f"there is no file `{runbook}`")
-        return pick(runbook, named)
+        return find_scenario(runbook, named)
     folder = os.path.dirname(named) if os.path.basename(named) == SCENARIO_FILE else named
     if is_file(os.path.join(folder, SCENARIO_FILE)):
         path = os.path.normpath(folder)
         return Folder(path, runbook_of(path))
     if os.path.basename(os.path.normpath(named)) != named or named in (os.curdir, os.pardir):
         raise UsageError(f"there is no `{SCENARIO_FILE}` in `{named}`")
-    known = [each for each in find(["."]) if each.name == named]
+    known = [each for each in find_scenarios(["."]) if each.name == named]
     if not known:
         raise UsageError(
             f"there is no scenario `{named}` below this folder", hint="list the scenarios with `gert scenario list`"
@@ -118,12 +118,12 @@ def promote(folder: Folder, *, name: str | None = None, runbook: str | None = No
     """Make a scenario golden; copy it to its runbook if it is elsewhere, and rename it if `name` differs."""
     target_book = runbook or runbook_of(folder.path) or _recorded_for(folder)
     workspace = Workspace()
-    program = sound(workspace.program(target_book)).program
+    program = require_sound(workspace.program(target_book)).program
     if program is None:
         raise DocumentError(f"`{target_book}` is not a runbook")
     # A scenario that does not fit the runbook cannot run as a test.
     load(workspace, folder, program)
-    target = place_of(target_book, name or folder.name)
+    target = scenario_folder(target_book, name or folder.name)
     if _is_same_folder(target.path, folder.path):
         return _mark(msgspec.structs.replace(folder, runbook=target_book), golden=True)
     if os.path.lexists(target.path):

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from gert.ecosystem.host.config.files import SCENARIOS, is_file, is_searched, runbook_of
-from gert.ecosystem.host.config.settings import sound
+from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import did_you_mean, is_safe_name
@@ -71,10 +71,10 @@ def load(workspace: Workspace, folder: Folder, program: Program) -> Loaded:
     """Read a scenario and its expectations, or raise their first error."""
     if not is_file(folder.scenario):
         raise UsageError(f"there is no `{SCENARIO_FILE}` in `{folder.path}`")
-    scenario = sound(workspace.check(folder.scenario, kind="scenario", runbook=program)).document.model
+    scenario = require_sound(workspace.check(folder.scenario, kind="scenario", runbook=program)).document.model
     expected = None
     if folder.has_test:
-        expected = sound(workspace.check(folder.test, kind="test", runbook=program)).document.model
+        expected = require_sound(workspace.check(folder.test, kind="test", runbook=program)).document.model
     return Loaded(folder, scenario, expected)
 
 
@@ -90,7 +90,7 @@ def is_archived(folder: Folder) -> bool:
     return isinstance(root, Map) and root.get("golden") is False
 
 
-def place_of(runbook: str, name: str) -> Folder:
+def scenario_folder(runbook: str, name: str) -> Folder:
     """The folder of a runbook's scenario."""
     if not is_safe_name(name):
         raise UsageError(f"invalid scenario name `{name}`", hint="use letters, digits, `-`, `_` and `.`")
@@ -110,7 +110,7 @@ def scenarios_of(runbook: str) -> list[Folder]:
     return [each for each in folders if os.path.lexists(each.scenario) and not os.path.isdir(each.scenario)]
 
 
-def pick(runbook: str, named: str) -> Folder:
+def find_scenario(runbook: str, named: str) -> Folder:
     """Find a scenario of a runbook by its name or its folder."""
     known = {folder.name: folder for folder in scenarios_of(runbook)}
     if named in known:
@@ -123,7 +123,7 @@ def pick(runbook: str, named: str) -> Folder:
     raise UsageError(f"there is no scenario `{named}`", hint=f"did you mean `{guess}`?" if guess else listed)
 
 
-def find(names: Iterable[str]) -> list[Folder]:
+def find_scenarios(names: Iterable[str]) -> list[Folder]:
     """Find the scenarios of runbooks, scenario folders, and everything below other folders, each once."""
     found: dict[str, Folder] = {}
     for name in names:

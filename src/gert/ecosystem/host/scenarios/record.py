@@ -11,15 +11,15 @@ import msgspec
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.journal import read_answers
 from gert.ecosystem.host.run.options import Recorded
-from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, TRACE_FILE, Folder, load, place_of
+from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, TRACE_FILE, Folder, load, scenario_folder
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import GertError, UsageError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import Ask
+from gert.kernel.engine.requests import Request
 from gert.kernel.events.envelope import decode
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.inputs import replayed_inputs
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.scenario.recording import recorded_scenario, recorded_test
 
 X_RECORDED: Final = "x-recorded"
@@ -31,7 +31,7 @@ def recording_folder(chosen: str | None, runbook: str, run_id: str, environ: Map
     if chosen is None:
         if environ.get("GERT_AUTO_RECORD", "").strip().lower() not in _YES:
             return None
-        return place_of(runbook, run_id).path
+        return scenario_folder(runbook, run_id).path
     # One reading of `a/../b`, before the run and after it, whether or not there is an `a`.
     chosen = os.path.normpath(chosen)
     try:
@@ -63,11 +63,11 @@ class Recording:
         self.folder = folder
         self.is_written = False
         self._runbook = runbook
-        self.asks: dict[str, Ask[Any]] = {}
+        self.asks: dict[str, Request[Any]] = {}
 
     async def write(self, setup: Setup, lines: Sequence[bytes], answered: Sequence[bytes]) -> Recorded:
         """Write the scenario, and replay it at once to see that it leads to the same."""
-        seen = Observed().take_all(map(decode, lines))
+        seen = RunObservation().take_all(map(decode, lines))
         answers = ((entry.key, entry.answer) for entry in read_answers(answered))
         scenario = recorded_scenario(setup, self.asks, answers)
         scenario["extensions"] = {
@@ -94,7 +94,7 @@ class Recording:
             # The run is over and recorded; that it makes no scenario must not change how it ended.
             return Recorded(self.folder, problem.message)
 
-    async def _differs(self, setup: Setup, seen: Observed) -> str | None:
+    async def _differs(self, setup: Setup, seen: RunObservation) -> str | None:
         again = await replay_again(Folder(self.folder), setup)
         if again.missing:
             return again.missing[0]

@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 
 from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import Logged, without_references
-from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.journal import RecordedAnswer, without_references
+from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.signals import limited
 from gert.ecosystem.host.scenarios.folders import Loaded
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AnyAnswer, Ask, Said
+from gert.kernel.engine.requests import AnyAnswer, Emit, Request
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.ledger.record import Claim
 from gert.kernel.runbook.documents.scenario import Scenario
-from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.scenario.script import Script
 
 
@@ -25,10 +25,10 @@ class Replay:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._intake = Intake(Redactor())
+        self._intake = Sanitizer(Redactor())
         self._taken: dict[int, tuple[AnyAnswer, AnyAnswer]] = {}
 
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer:
+    def immediate(self, ask: Request[Any]) -> AnyAnswer:
         """The next answer, taken in like any other: what a contract calls secret is not kept here either."""
         answer = self._script.answer(ask)
         # One answer may stand for thousands of calls; a script keeps those, so their identity can name them.
@@ -37,7 +37,7 @@ class Replay:
             known = self._taken[id(answer)] = (answer, self._intake.take(answer, ask))
         return known[1]
 
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+    async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """The same, for those who wait."""
         return self.immediate(ask)
 
@@ -48,7 +48,7 @@ class Tape:
     is_full = False
     repeats = False
 
-    def __init__(self, seen: Observed, *, has_secrets: bool = False) -> None:
+    def __init__(self, seen: RunObservation, *, has_secrets: bool = False) -> None:
         self.seen = seen
         self._has_secrets = has_secrets
 
@@ -57,12 +57,12 @@ class Tape:
         """How many events were said."""
         return self.seen.events
 
-    def say(self, said: Said) -> None:
+    def say(self, said: Emit) -> None:
         """See it."""
         payload = without_references(said.payload) if self._has_secrets else said.payload
         self.seen.take(payload, said.path)
 
-    def log(self, entry: Logged) -> None:
+    def log(self, entry: RecordedAnswer) -> None:
         """Answers are in the scenario already."""
 
     async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
@@ -80,7 +80,7 @@ class Replayed(msgspec.Struct, frozen=True):
     """
 
     result: RunResult
-    seen: Observed
+    seen: RunObservation
     missing: list[str]
     unused: list[str]
     approved_by_default: list[str]
@@ -108,7 +108,7 @@ def script_for(scenario: Scenario, setup: Setup) -> Script:
 async def replay(loaded: Loaded, setup: Setup, timeout: float | None = None) -> Replayed:
     """Run a runbook on a scenario; a run that takes longer than the timeout is cancelled."""
     script = script_for(loaded.scenario, setup)
-    seen = Observed(loaded.expected.expected_events if loaded.expected is not None else ())
+    seen = RunObservation(loaded.expected.expected_events if loaded.expected is not None else ())
     driver = Driver(Replay(script), Tape(seen, has_secrets=bool(setup.secret_inputs)))
     clock = _Clock(driver)
     with limited(clock, timeout):

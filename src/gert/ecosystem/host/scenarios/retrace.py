@@ -13,12 +13,12 @@ from gert.ecosystem.host.redrive.redrive import RedriveJournal, Same, Then, is_a
 from gert.ecosystem.host.run.options import Recorded, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.runs.traces import open_trace
-from gert.ecosystem.host.scenarios.folders import TRACE_FILE, place_of
+from gert.ecosystem.host.scenarios.folders import TRACE_FILE, scenario_folder
 from gert.ecosystem.host.scenarios.record import Recording
 from gert.ecosystem.host.scenarios.scaffold import require_free
 from gert.errors import DocumentError, GertError, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import Ask
+from gert.kernel.engine.requests import Request
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.foundation.redaction import PLACEHOLDER
 
@@ -45,7 +45,7 @@ async def retrace(
     runbook: str, name: str, record: Record, environ: Mapping[str, str], *, force: bool = False
 ) -> Recorded:
     """Make a scenario of a run; refuse one of another runbook, unless told otherwise, and one that never ended."""
-    target = place_of(runbook, name)
+    target = scenario_folder(runbook, name)
     require_free(target)
     if record.started.mode != "real":
         raise UsageError(f"a {record.started.mode} has no answers of the world to record")
@@ -68,7 +68,7 @@ async def retrace(
 class _Refuse(Then):
     """Refuses a run that requests more than its record answers."""
 
-    def begin(self, announced: list[Ask[Any]]) -> None:
+    def begin(self, announced: list[Request[Any]]) -> None:
         """Name the first request that has no answer."""
         missing = self.driver.unanswered[0].path if self.driver is not None else ""
         raise IntegrityError(
@@ -77,10 +77,10 @@ class _Refuse(Then):
         )
 
 
-async def _collect_asks(setup: Setup, record: Record, same: Same) -> dict[str, Ask[Any]]:
+async def _collect_asks(setup: Setup, record: Record, same: Same) -> dict[str, Request[Any]]:
     """The requests of a run that is driven again, by key."""
     journal = RedriveJournal(record.run_id, record.lines, record.answers, same=same)
-    asks: dict[str, Ask[Any]] = {}
+    asks: dict[str, Request[Any]] = {}
     try:
         await redrive(setup, record.logged, journal, _Refuse(), lanes=record.start.max_parallel, asks=asks)
     except IntegrityError as problem:

@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gert.ecosystem.host.config.settings import sound
+from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, Folder, place_of
+from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, Folder, scenario_folder
 from gert.ecosystem.host.scenarios.record import write_folder
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.text import printable
@@ -14,7 +14,7 @@ from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.steps import EndStep, ExtensionStep, ManualStep, ToolStep
 from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
 from gert.kernel.runbook.program import Program
-from gert.kernel.runbook.validate.domain.tools import misfit
+from gert.kernel.runbook.validate.domain.tools import literal_objection
 from gert.kernel.runbook.writer import to_yaml
 
 _MOST_WORDS: Final = 100
@@ -31,8 +31,8 @@ _EVIDENCE: Final[dict[str, Any]] = {
 
 def scaffold(runbook: str, name: str) -> Folder:
     """Write a valid scenario of stubs for a runbook."""
-    folder = place_of(runbook, name)
-    checked = sound(Workspace().program(runbook))
+    folder = scenario_folder(runbook, name)
+    checked = require_sound(Workspace().program(runbook))
     if checked.program is None:
         raise DocumentError(f"`{runbook}` is not a runbook")
     require_free(folder)
@@ -107,7 +107,7 @@ def _example(block: InputBlock) -> tuple[bool, Any]:
     value = block.enum[0] if block.enum else _EXAMPLES[block.type]
     if block.type in ("int", "float") and block.min is not None and not block.enum:
         value = int(block.min) if block.type == "int" else float(block.min)
-    return misfit(value, parameter) is None, value
+    return literal_objection(value, parameter) is None, value
 
 
 def _about(block: InputBlock) -> str:

@@ -14,7 +14,7 @@ from gert.ecosystem.host.config.files import read_document, yaml_files
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find, is_archived, load
+from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find_scenarios, is_archived, load
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import GertError
 from gert.kernel.foundation.redaction import Redactor
@@ -108,7 +108,7 @@ def run_groups(
 
 def run_suite(names: Iterable[str] | str = ".", **options: Any) -> list[Tested]:
     """Test the scenarios of runbooks, files and folders; `options` are those of `SuiteOptions`."""
-    folders = find((names,) if isinstance(names, str) else names)
+    folders = find_scenarios((names,) if isinstance(names, str) else names)
     return [found for found in run_groups(groups_of(folders), SuiteOptions(**options)) if isinstance(found, Tested)]
 
 

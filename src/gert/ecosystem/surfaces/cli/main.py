@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.version import version_line
-from gert.ecosystem.surfaces.cli.render.output import complain, discard_output, escape_unencodable
+from gert.ecosystem.surfaces.cli.render.output import discard_output, escape_unencodable, print_error
 from gert.errors import Exit, GertError, UsageError, exit_of
 
 # Name, module, and the line `gert --help` shows without loading it.
@@ -110,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except GertError as problem:
-        complain(problem.message, problem.hint)
+        print_error(problem.message, problem.hint)
         return exit_of(problem)
     except click.exceptions.NoArgsIsHelpError as problem:
         click.echo(problem.format_message(), err=True)
@@ -119,23 +119,23 @@ def main(arguments: list[str] | None = None) -> int:
         context = getattr(problem, "ctx", None)
         hint = f"run `{context.command_path} --help` for usage" if context is not None else None
         message = problem.format_message().rstrip(".").replace("'", "`")
-        complain(message[:1].lower() + message[1:], hint)
+        print_error(message[:1].lower() + message[1:], hint)
         return Exit.USAGE
     except (click.Abort, KeyboardInterrupt):
-        complain("interrupted")
+        print_error("interrupted")
         return Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has exited (`gert schema | head`): not an error, but not a result either.
         discard_output()
         return Exit.READER_GONE
     except OSError as problem:
-        complain(*_system_error(problem))
+        print_error(*_system_error(problem))
         discard_output()
         return Exit.ENGINE
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):
             raise
-        complain(
+        print_error(
             f"internal error: {type(problem).__name__}: {problem}",
             "this is a bug in gert: set GERT_DEBUG=1 for the traceback, and please report it",
         )

@@ -1,6 +1,6 @@
 """The text of foreign exceptions, safe to record."""
 
-from gert.kernel.foundation.credentials import stranger_line
+from gert.kernel.foundation.credentials import foreign_line
 
 
 def error_text(error: BaseException, longest: int) -> str:
@@ -9,7 +9,7 @@ def error_text(error: BaseException, longest: int) -> str:
         text = str(error)
     except Exception:
         return ""
-    return stranger_line(text, longest)
+    return foreign_line(text, longest)
 
 
 def error_summary(error: BaseException, longest: int) -> str:

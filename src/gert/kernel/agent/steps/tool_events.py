@@ -12,7 +12,7 @@ from gert.errors import (
 )
 from gert.kernel.agent.ports.tool import ToolExecutionOutcome, ToolExecutionResult
 from gert.kernel.events.agent import ToolCompleted
-from gert.kernel.foundation.credentials import stranger_line
+from gert.kernel.foundation.credentials import foreign_line
 from gert.kernel.ledger.record import Call
 
 LONGEST_MESSAGE = 2000
@@ -32,7 +32,7 @@ def completed(
         received_idempotency_key=found.received_idempotency_key,
         effect_id=found.effect_id,
         request_id=found.request_id,
-        error_message=None if found.error_message is None else stranger_line(found.error_message, LONGEST_MESSAGE),
+        error_message=None if found.error_message is None else foreign_line(found.error_message, LONGEST_MESSAGE),
         reconciled_by=by,
         reason=reason,
     )

@@ -7,7 +7,7 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import assumed_result
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.policy_gate import execution_of
-from gert.kernel.engine.requests import ApprovalRequest, CollectEvidence, EvidenceAnswer, Steps, Wanted
+from gert.kernel.engine.requests import ApprovalRequest, CollectEvidence, EvidenceAnswer, RequestedEvidence, Steps
 from gert.kernel.engine.results import Result, failed, status_of
 from gert.kernel.events.runbook import RedactionApplied
 from gert.kernel.foundation.redaction import PLACEHOLDER
@@ -34,7 +34,7 @@ def run_manual(
             instructions=masked(inputs["instructions"]),
             title=masked(frame.render_text(step.title)) if step.title is not None else None,
             evidence=tuple(
-                Wanted(kind=each.kind, name=each.name, description=each.description, items=each.items)  # type: ignore[arg-type]
+                RequestedEvidence(kind=each.kind, name=each.name, description=each.description, items=each.items)  # type: ignore[arg-type]
                 for each in step.required_evidence
             ),
             inputs=inputs,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.clock import written, written_wait
+from gert.kernel.engine.clock import format_seconds, format_wait
 from gert.kernel.engine.frame import Frame, RunBlock
 from gert.kernel.engine.lanes import ScopeClaims, access_of, run_after, schedule_lanes
 from gert.kernel.engine.requests import RunLanes, Steps
@@ -55,8 +55,8 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
             label=step.branches[index].label,
             outcome=result.outcome,
             failure=result.failure,
-            duration=written(clocks[index].ended - clocks[index].started) if clocks[index].has_begun else None,
-            waited=written_wait(clocks[index].waited(clocks[index].started, clocks[index].ended)),
+            duration=format_seconds(clocks[index].ended - clocks[index].started) if clocks[index].has_begun else None,
+            waited=format_wait(clocks[index].waited(clocks[index].started, clocks[index].ended)),
         )
         for index, result in enumerate(results)
     )

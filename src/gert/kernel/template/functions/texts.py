@@ -7,7 +7,7 @@ import msgspec
 
 from gert.errors import PatternError
 from gert.kernel.foundation.patterns import Match, compile_pattern
-from gert.kernel.foundation.secret_refs import defused
+from gert.kernel.foundation.secret_refs import without_marks
 from gert.kernel.foundation.text import lines_of
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.compare import equal, same_kind
@@ -183,7 +183,7 @@ def from_json(meter: Meter, value: Any) -> Any:
     meter.make(len(plain))
     try:
         # Escapes in JSON may encode the marks of a secret reference.
-        return defused(msgspec.json.decode(plain))
+        return without_marks(msgspec.json.decode(plain))
     except (ValueError, RecursionError):  # DecodeError is a ValueError, and so is a lone surrogate
         raise meter.fault("`fromJson` needs JSON, found other text") from None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.surfaces.cli.render.timeline import say_timeline
+from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload, to_data
@@ -32,7 +32,7 @@ def event(payload: Payload, second: float = 0.0, path: str | None = None, **fiel
 
 
 def lines_of(capsys: pytest.CaptureFixture[str], *events: Envelope, verbose: bool = False) -> list[str]:
-    say_timeline(events, verbose=verbose)
+    print_timeline(events, verbose=verbose)
     return capsys.readouterr().out.splitlines()
 
 
@@ -180,7 +180,7 @@ def test_each_event_is_printed_before_the_next_is_read(capsys: pytest.CaptureFix
         assert "curl:get" in capsys.readouterr().out
         yield event(END)
 
-    say_timeline(events())
+    print_timeline(events())
 
 
 def test_a_trace_that_opens_blocks_without_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_a_trace_that_opens_blocks_without_end_does_not_fill_the_memory(monkeypa
     fork = {"step_id": "f", "branch_count": 1, "forked_state_hash": "h"}
     tracemalloc.start()
     try:
-        say_timeline(raw("parallel_fork", fork, path=f"{'f' * 500}{n}") for n in range(4000))
+        print_timeline(raw("parallel_fork", fork, path=f"{'f' * 500}{n}") for n in range(4000))
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()

@@ -14,7 +14,7 @@ from tests.ecosystem.surfaces.cli.runs.ledgers import Place
 
 from gert.ecosystem.surfaces.cli.commands.artana import main as artana
 from gert.ecosystem.surfaces.cli.main import main as gert
-from gert.ecosystem.surfaces.cli.render.output import say_json
+from gert.ecosystem.surfaces.cli.render.output import print_json
 from gert.ecosystem.surfaces.cli.render.text import elapsed
 
 TABLE = """
@@ -96,7 +96,7 @@ class TestTables:
     ],
 )
 def test_json_acts_on_no_terminal(text: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    say_json(text)
+    print_json(text)
     said = capsys.readouterr().out
     assert said == f"{printed}\n"
     assert json.loads(said) == text

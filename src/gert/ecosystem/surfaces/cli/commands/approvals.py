@@ -10,7 +10,7 @@ import click
 from gert.ecosystem.host.approvals.ticket_document import ticket_document
 from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
 from gert.ecosystem.surfaces.cli.commands.approvals_serve import command as serve
-from gert.ecosystem.surfaces.cli.render.output import complain, say, say_json, say_table
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.ticket_text import HEADINGS, about, row, say_lines
 from gert.errors import GertError
 
@@ -54,14 +54,14 @@ async def _list(everything: bool, place: TicketPlace, *, as_json: bool) -> int:
     except NoLedger:
         found = []
     if as_json:
-        say_json([ticket_document(view, now) for view in found])
+        print_json([ticket_document(view, now) for view in found])
     elif found:
         headings = (*HEADINGS, "status") if everything else HEADINGS
-        say_table(headings, [row(view, now, with_status=everything) for view in found])
+        print_table(headings, [row(view, now, with_status=everything) for view in found])
     else:
-        say("there are no tickets" if everything else "nothing waits for approval")
+        print_line("there are no tickets" if everything else "nothing waits for approval")
     for problem in problems:
-        complain(problem.message, problem.hint)
+        print_error(problem.message, problem.hint)
     return 1 if problems else 0
 
 
@@ -81,7 +81,7 @@ async def _show(ticket: str, place: TicketPlace, *, as_json: bool) -> int:
         view = await tickets.get(await tickets.find(ticket))
         now = await tickets.time()
     if as_json:
-        say_json(ticket_document(view, now))
+        print_json(ticket_document(view, now))
     else:
         say_lines(about(view, now))
     return 0

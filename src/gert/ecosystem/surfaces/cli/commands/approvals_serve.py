@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
-from gert.ecosystem.surfaces.cli.render.output import complain, say
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_line
 from gert.kernel.foundation.text import printable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def command(
         click.echo(f"{warning} others can reach {chosen} over plain http, and so can read links on their way", err=True)
     show = _Lines(as_json=as_json)
     options = ServeOptions(listen=chosen, place=TicketPlace(state_dir=state_dir, db=db, dsn=dsn), config=config)
-    asyncio.run(serve(options, os.environ, show.started, show.opened, lambda problem: complain(*problem)))
+    asyncio.run(serve(options, os.environ, show.started, show.opened, lambda problem: print_error(*problem)))
     return 0
 
 
@@ -63,5 +63,5 @@ class _Lines:
         self._line({"ticket_id": ticket_id, "page_url": url}, f"{printable(title)}\n  {printable(url)}")
 
     def _line(self, document: dict[str, object], text: str) -> None:
-        say(json.dumps(document) if self._as_json else text)
+        print_line(json.dumps(document) if self._as_json else text)
         sys.stdout.flush()

@@ -5,10 +5,10 @@ from typing import Any
 import click
 import msgspec
 
-from gert.ecosystem.host.scenarios.compare import Compared, Comparison, chosen, compare
+from gert.ecosystem.host.scenarios.compare import Compared, Comparison, compare, select_scenarios
 from gert.ecosystem.surfaces.cli.render.diff_markdown import markdown
 from gert.ecosystem.surfaces.cli.render.diff_text import print_comparison
-from gert.ecosystem.surfaces.cli.render.output import say, say_json
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 from gert.errors import UsageError
 
 
@@ -39,12 +39,12 @@ def command(
     """
     if as_json and as_markdown:
         raise UsageError("expected `--json` or `--markdown`, found both")
-    folders = chosen(runbook, names, include_archived=include_archived)
+    folders = select_scenarios(runbook, names, include_archived=include_archived)
     found = compare(runbook, folders, against=against)
     if as_json:
-        say_json(_document(found))
+        print_json(_document(found))
     elif as_markdown:
-        say(markdown(found))
+        print_line(markdown(found))
     else:
         print_comparison(found)
     return 1 if exit_code and found.changed else 0

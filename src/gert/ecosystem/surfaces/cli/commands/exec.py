@@ -122,7 +122,7 @@ def command(
         file=file,
         given=given_values(variables, inputs, vars_files),
         mode=mode,  # type: ignore[arg-type]
-        actor=named(actor),
+        actor=checked_actor(actor),
         trace=trace,
         db=db,
         dsn=dsn,
@@ -181,7 +181,7 @@ def approval_mode(*, waits: bool, detach: bool) -> ApprovalMode | None:
     return "detach" if detach else "wait" if waits else None
 
 
-def named(actor: str | None) -> str | None:
+def checked_actor(actor: str | None) -> str | None:
     """The actor of --as, checked."""
     if actor is not None and not actor.strip():
         raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")

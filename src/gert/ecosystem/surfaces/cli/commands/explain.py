@@ -9,7 +9,7 @@ import msgspec
 
 from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_file
 from gert.ecosystem.host.run.boundary import Crossing
-from gert.ecosystem.surfaces.cli.render.output import say, say_json, say_pair, say_table
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair, print_table
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Decision
@@ -37,17 +37,17 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
     if as_json:
         crossings = {"crossings": [msgspec.to_builtins(each) for each in found.crossings]} if step is None else {}
         name = found.program.runbook.meta.name
-        say_json({"runbook": name, "steps": [each.as_json() for each in found.steps], **crossings})
+        print_json({"runbook": name, "steps": [each.as_json() for each in found.steps], **crossings})
     elif step is not None:
         for each in found.steps:
             _detail(each)
     elif not found.steps:
-        say("no step of this runbook has a contract: this runbook executes nothing")
+        print_line("no step of this runbook has a contract: this runbook executes nothing")
     else:
         _table(found.steps)
         for each in found.steps:
             if each.preview is not None:
-                say_pair("preview", f"{each.name}: {_preview(each.preview)}")
+                print_pair("preview", f"{each.name}: {_preview(each.preview)}")
     if found.crossings and not as_json:
         _crossings(found.crossings)
     return 0
@@ -55,8 +55,8 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
 
 def _crossings(crossings: list[Crossing]) -> None:
     """Show inputs and webhooks, which cross the boundary without a step."""
-    say()
-    say_table(
+    print_line()
+    print_table(
         ["without a step", "", "from or to", "effect", "decision"],
         [
             [
@@ -72,7 +72,7 @@ def _crossings(crossings: list[Crossing]) -> None:
 
 
 def _table(explained: list[ExplainedStep]) -> None:
-    say_table(
+    print_table(
         ["step", "does", "effects", "writes", "promises", "risk", "decision", "by rule"],
         [
             [
@@ -96,21 +96,21 @@ def _table(explained: list[ExplainedStep]) -> None:
 def _detail(each: ExplainedStep) -> None:
     contract, explanation = each.contract, each.explanation
     decision = explanation.decision
-    say_pair("step", f"{each.name} ({' '.join(filter(None, (each.step.type, each.target)))})")
+    print_pair("step", f"{each.name} ({' '.join(filter(None, (each.step.type, each.target)))})")
     if each.step.description is not None:
-        say_pair("about", each.step.description.source)
-    say_pair("effects", _effects(contract))
-    say_pair("reads", ", ".join(sorted(contract.reads)) or "-")
-    say_pair("writes", ", ".join(sorted(contract.writes)) or "-")
-    say_pair("promises", _promises(contract))
-    say_pair("risk", f"{explanation.risk.word}: {explanation.reason}", RISK_COLOURS[explanation.risk.word])
+        print_pair("about", each.step.description.source)
+    print_pair("effects", _effects(contract))
+    print_pair("reads", ", ".join(sorted(contract.reads)) or "-")
+    print_pair("writes", ", ".join(sorted(contract.writes)) or "-")
+    print_pair("promises", _promises(contract))
+    print_pair("risk", f"{explanation.risk.word}: {explanation.reason}", RISK_COLOURS[explanation.risk.word])
     verdict = f"{decision.verdict.word}: {decision.rule or 'no rule matches'}"
-    say_pair("decision", verdict, VERDICT_COLOURS[decision.verdict.word])
+    print_pair("decision", verdict, VERDICT_COLOURS[decision.verdict.word])
     _say_list("needs", list(_needs(decision)))
     _say_list("inputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.inputs.items()])
     _say_list("outputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.outputs.items()])
     if each.preview is not None:
-        say_pair("preview", _preview(each.preview))
+        print_pair("preview", _preview(each.preview))
     # A step that adds to the contract of its tool is judged by both (ADR 0010).
     judged_twice = any(match.of_tool for match in explanation.policies)
     whose = {False: "for the step: ", True: "for its tool alone: "} if judged_twice else {False: ""}
@@ -127,7 +127,7 @@ def _preview(preview: ExplainedPreview) -> str:
 
 def _say_list(title: str, lines: list[str]) -> None:
     for index, line in enumerate(lines):
-        say_pair(title if index == 0 else "", line)
+        print_pair(title if index == 0 else "", line)
 
 
 def _needs(decision: Decision) -> Iterator[str]:

@@ -10,7 +10,7 @@ from gert.ecosystem.host.scaffold.agent_files import PROFILES, Profile
 from gert.ecosystem.host.scaffold.agent_project import create_agent_project
 from gert.ecosystem.host.scaffold.starter_files import OPTIONAL_FILES, RUNBOOK, name_from, starter_files
 from gert.ecosystem.host.scaffold.write_files import WrittenFiles, write_all
-from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.text import printable
@@ -43,7 +43,7 @@ def command(folder: str | None, profile: Profile | None, name: str | None, force
     else:
         placed = write_all(os.path.normpath(folder), starter_files(chosen), yields=OPTIONAL_FILES, force=force)
     if as_json:
-        say_json(
+        print_json(
             {
                 "folder": os.path.abspath(folder),
                 "name": chosen,
@@ -56,7 +56,7 @@ def command(folder: str | None, profile: Profile | None, name: str | None, force
         )
     else:
         for line in _lines(folder, chosen, placed, profile):
-            say(line)
+            print_line(line)
     return 0
 
 

@@ -10,7 +10,7 @@ import click
 
 from gert.ecosystem.host.config.approval_keys import NAMED_KEY, OWNER, named_key
 from gert.ecosystem.host.config.key_list import ListedKey, list_keys
-from gert.ecosystem.surfaces.cli.render.output import complain, say, say_json, say_pair, say_table
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_pair, print_table
 from gert.errors import UsageError
 from gert.kernel.foundation.signature import (
     ED25519,
@@ -51,12 +51,12 @@ def new(alg: str, key_id: str | None, out: str | None, as_json: bool) -> int:
     if out is not None:
         _write_new(out, text)
         if as_json:
-            say_json({**_document(key), "file": out})
+            print_json({**_document(key), "file": out})
         else:
             _describe(key)
-            say_pair("secret", f"in {out}; do not share it")
+            print_pair("secret", f"in {out}; do not share it")
         return 0
-    say(text)
+    print_line(text)
     if sys.stdout.isatty():
         click.echo("this is the secret: do not share it, and clear your screen", err=True)
     if key.public_text is not None:
@@ -71,7 +71,7 @@ def show(named: str, as_json: bool) -> int:
     """Show the id, algorithm and public part of a key."""
     key = named_key(named, os.environ)
     if as_json:
-        say_json(_document(key))
+        print_json(_document(key))
     else:
         _describe(key)
     return 0
@@ -83,7 +83,7 @@ def list_(as_json: bool) -> int:
     """List the keys in the environment; exit with 1 if one of them is invalid."""
     held = list_keys(os.environ)
     if as_json:
-        say_json([{"variable": each.variable, "use": each.use, **_held(each.key, each.flaw)} for each in held])
+        print_json([{"variable": each.variable, "use": each.use, **_held(each.key, each.flaw)} for each in held])
     elif held:
         rows = [
             [
@@ -96,9 +96,9 @@ def list_(as_json: bool) -> int:
             ]
             for each in held
         ]
-        say_table(("variable", "for", "id", "algorithm", "can", "remark"), rows)
+        print_table(("variable", "for", "id", "algorithm", "can", "remark"), rows)
     else:
-        say("no keys are set")
+        print_line("no keys are set")
     return 1 if any(each.key is None for each in held) else 0
 
 
@@ -115,18 +115,18 @@ def _remark(held: ListedKey) -> tuple[str, str | None]:
 
 
 def _describe(key: Key) -> None:
-    say_pair("id", key.id)
-    say_pair("algorithm", key.alg)
-    say_pair("can", _does(key))
+    print_pair("id", key.id)
+    print_pair("algorithm", key.alg)
+    print_pair("can", _does(key))
     if key.public_text is not None:
-        say_pair("public", key.public_text)
+        print_pair("public", key.public_text)
         approvals, traces = find_approval_key_names(key.id)[0], find_key_names(key.id)[0]
         owner = approvals.replace(NAMED_KEY, f"{OWNER}_")
-        say_pair("approvals", f"set {approvals}={key.public_text} to verify them")
-        say_pair("", f"and {owner}=ann@example.com, so that it can approve only as this person")
-        say_pair("traces", f"set {traces} likewise, if traces are signed with GERT_TRACE_SIGNING_KEY_ID={key.id}")
+        print_pair("approvals", f"set {approvals}={key.public_text} to verify them")
+        print_pair("", f"and {owner}=ann@example.com, so that it can approve only as this person")
+        print_pair("traces", f"set {traces} likewise, if traces are signed with GERT_TRACE_SIGNING_KEY_ID={key.id}")
     if key.is_weak:
-        complain("the key is weak: it is short enough to be guessed", "create a strong one with `gert keys new`")
+        print_error("the key is weak: it is short enough to be guessed", "create a strong one with `gert keys new`")
 
 
 def _document(key: Key) -> dict[str, Any]:

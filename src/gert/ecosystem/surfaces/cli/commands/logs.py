@@ -8,9 +8,9 @@ import click
 
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, Piece, merged
-from gert.ecosystem.surfaces.cli.live.interrupt import stopping
-from gert.ecosystem.surfaces.cli.render.output import say
-from gert.ecosystem.surfaces.cli.render.run_arguments import kept, open_runs
+from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
+from gert.ecosystem.surfaces.cli.render.output import print_line
+from gert.ecosystem.surfaces.cli.render.run_arguments import ledger_options, open_runs
 from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
 
@@ -22,7 +22,7 @@ LOOK: Final = 0.3
 @click.option("--follow", "-f", is_flag=True, help="Show new output until the run ends or waits, or Ctrl-C.")
 @click.argument("run_id", metavar="RUN")
 @click.argument("step", required=False, metavar="[STEP]")
-@kept
+@ledger_options
 def command(
     run_id: str,
     step: str | None,
@@ -53,13 +53,13 @@ def command(
             return 0
         logs.require_step()
         if not as_json:
-            say(f"no step of run {found} has printed anything")
+            print_line(f"no step of run {found} has printed anything")
     return 0
 
 
 def _followed(runs: Runs, run_id: str, logs: Logs) -> Iterator[list[Piece]]:
     """New output as it comes, until no process drives the run, or Ctrl-C."""
-    with stopping() as stop:
+    with interrupt_event() as stop:
         while True:
             # Looked at first: what a process wrote before it ended is read once more.
             goes_on = not stop.is_set() and runs.archive.is_held(run_id)
@@ -81,14 +81,14 @@ class _Page:
         self.is_empty = False
         if self._as_json:
             # As ASCII: a terminal must not act on what a tool printed.
-            say(json.dumps(_document(piece), separators=(",", ":")))
+            print_line(json.dumps(_document(piece), separators=(",", ":")))
             return
         place = (piece.step, piece.stream)
         if place != self._last or (piece.request and not piece.is_running):
-            say(click.style(f"▸ {printable(piece.step)}  {_about(piece)}", fg="cyan"))
+            print_line(click.style(f"▸ {printable(piece.step)}  {_about(piece)}", fg="cyan"))
         self._last = place
         for line in piece.text.removesuffix("\n").split("\n"):
-            say(printable(line.removesuffix("\r")))
+            print_line(printable(line.removesuffix("\r")))
 
 
 def _about(piece: Piece) -> str:

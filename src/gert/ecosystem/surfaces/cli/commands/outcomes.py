@@ -12,7 +12,7 @@ from gert.ecosystem.host.runs.outcomes import Places, places_for
 from gert.ecosystem.surfaces.cli.live.progress import progress
 from gert.ecosystem.surfaces.cli.render.outcome_rows import write_rows
 from gert.ecosystem.surfaces.cli.render.outcome_text import print_runbooks
-from gert.ecosystem.surfaces.cli.render.output import plural, say
+from gert.ecosystem.surfaces.cli.render.output import plural, print_line
 from gert.errors import InputError, UsageError
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.outcomes import OutcomeReport, Selection, distinct
@@ -133,11 +133,11 @@ def _duration(text: str | None) -> str | None:
 def _say_nothing(scan: Scan, places: Places, runbook: str | None) -> None:
     passed = scan.passed_over
     if not passed:
-        say(f"No runs found in {', '.join(map(printable, places.names))}.")
+        print_line(f"No runs found in {', '.join(map(printable, places.names))}.")
         _hint("pass a trace, a folder of traces, or a ledger with `--db` or `--dsn`; `gert exec` records every run")
         return
     said = ", ".join(f"{count} {PASSED_OVER[why][0]}" for why, count in sorted(passed.items()))
-    say(f"No runs to count: of {plural(passed.total(), 'run')} found, {said}.")
+    print_line(f"No runs to count: of {plural(passed.total(), 'run')} found, {said}.")
     guess = did_you_mean(runbook, sorted(scan.other_runbooks)) if runbook is not None else None
     if guess is not None:
         _hint(f"did you mean `--runbook {guess}`?")
@@ -146,7 +146,7 @@ def _say_nothing(scan: Scan, places: Places, runbook: str | None) -> None:
 
 
 def _hint(text: str) -> None:
-    say(f"  {click.style('hint:', fg='cyan')} {printable(text)}")
+    print_line(f"  {click.style('hint:', fg='cyan')} {printable(text)}")
 
 
 def _note(scan: Scan) -> None:
@@ -185,4 +185,4 @@ def _say_json(document: dict[str, Any]) -> None:
     import json
 
     # As ASCII: a terminal must not act on text from a trace.
-    say(json.dumps(document, indent=2))
+    print_line(json.dumps(document, indent=2))

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
 from gert.errors import Exit, UsageError
 
 
@@ -73,10 +73,10 @@ def test(
     if as_json:
         document = report.as_json(coverage=False) | {"tests": [_case_json(case) for case in cases]}
         del document["skipped"], document["updated"]
-        say_json(document | ({"coverage": [_covered_json(each) for each in covered]} if coverage else {}))
+        print_json(document | ({"coverage": [_covered_json(each) for each in covered]} if coverage else {}))
     else:
         for line in (*coverage_lines(covered), *report.summary(coverage=False)):
-            say(line)
+            print_line(line)
     return Exit.DONE if report.is_passed else Exit.REFUSED
 
 
@@ -106,27 +106,27 @@ def explain(names: tuple[str, ...], runbook: str | None, tool: str | None, contr
         rulings = [host.ruling_on_contract(contract, sources)]
     if as_json:
         found = [text.policy_json(source) for source in sources]
-        say_json(
+        print_json(
             {"policies": found} | ({"decisions": [each.as_json() for each in rulings]} if rulings is not None else {})
         )
     elif rulings is None:
         _say_blocks([list(text.policy_lines(source)) for source in sources])
     elif not rulings:
-        say("no step of this runbook has a contract: this runbook executes nothing")
+        print_line("no step of this runbook has a contract: this runbook executes nothing")
     else:
         _say_blocks([list(text.ruling_lines(each)) for each in rulings])
         if len(rulings) > 1:
-            say()
-            say(_counted([each.explanation.decision.verdict.word for each in rulings]))
+            print_line()
+            print_line(_counted([each.explanation.decision.verdict.word for each in rulings]))
     return Exit.DONE
 
 
 def _say_blocks(blocks: list[list[str]]) -> None:
     for index, block in enumerate(blocks):
         if index:
-            say()
+            print_line()
         for line in block:
-            say(line)
+            print_line(line)
 
 
 def _counted(verdicts: list[str]) -> str:

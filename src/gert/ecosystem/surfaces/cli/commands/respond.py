@@ -8,7 +8,7 @@ import click
 
 from gert.ecosystem.host.approvals.respond import Given, Verdict, respond
 from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
-from gert.ecosystem.surfaces.cli.render.output import say, say_json
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 from gert.ecosystem.surfaces.cli.render.ticket_text import outcome, resume_command, say_lines, say_request
 
 _OPTIONS: Final = (
@@ -66,9 +66,9 @@ def _respond(verdict: Verdict, place: TicketPlace, *, as_json: bool) -> int:
     given = asyncio.run(respond(verdict, place, os.environ, (lambda _: None) if as_json else say_request))
     words = None if verdict.drop_box is not None else place.words(os.environ)
     if as_json:
-        say_json(_document(given, verdict.approved, words))
+        print_json(_document(given, verdict.approved, words))
     else:
-        say()
+        print_line()
         say_lines(outcome(given.answered, verdict.approved, words, is_unverified=given.is_unverified))
     return 0 if given.answered.objection is None else 1
 

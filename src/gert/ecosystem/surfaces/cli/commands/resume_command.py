@@ -11,7 +11,7 @@ import click
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed
-from gert.ecosystem.surfaces.cli.commands.exec import approval_mode, named
+from gert.ecosystem.surfaces.cli.commands.exec import approval_mode, checked_actor
 from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.render.result import show
 
@@ -59,7 +59,7 @@ def redrive_command(prepare: Callable[..., Redrive]) -> Callable[..., int]:
     ) -> int:
         redrive = prepare(
             given=given_values((), inputs, ()),
-            actor=named(actor),
+            actor=checked_actor(actor),
             approvals=approval_mode(waits=waits, detach=detach),
             **own,
         )

@@ -12,11 +12,11 @@ from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.runs.entry import OPEN, STATUSES, Entry
 from gert.ecosystem.host.runs.follow import Following
 from gert.ecosystem.host.runs.listing import Runs
-from gert.ecosystem.surfaces.cli.commands.exec import named
+from gert.ecosystem.surfaces.cli.commands.exec import checked_actor
 from gert.ecosystem.surfaces.cli.commands.run_ledger import artifacts, export, status, summaries, verify
-from gert.ecosystem.surfaces.cli.live.interrupt import stopping
-from gert.ecosystem.surfaces.cli.render.output import complain, plural, say, say_json, say_table
-from gert.ecosystem.surfaces.cli.render.run_arguments import kept, moment_since, of_run, open_runs
+from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.run_arguments import ledger_options, open_runs, parse_since, run_argument
 from gert.ecosystem.surfaces.cli.render.run_text import (
     HEADINGS,
     SPARE,
@@ -26,7 +26,7 @@ from gert.ecosystem.surfaces.cli.render.run_text import (
     as_row,
     row,
 )
-from gert.ecosystem.surfaces.cli.render.timeline import say_timeline
+from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
 from gert.errors import TraceError, UsageError
 from gert.kernel.events.envelope import Envelope, decode
 
@@ -55,7 +55,7 @@ def command() -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=MOST_LISTED, show_default=True, help="How many at most."
 )
-@kept
+@ledger_options
 def list_(
     status: str | None,
     runbook: str | None,
@@ -74,7 +74,7 @@ def list_(
     harness says that it has completed or failed.
     """
     moment = now()
-    earliest = moment_since(since, moment) if since is not None else None
+    earliest = parse_since(since, moment) if since is not None else None
     found: list[Entry] = []
     with open_runs(state_dir, db, dsn) as runs:
         for entry in runs.newest(earliest, tenant):
@@ -83,26 +83,26 @@ def list_(
                 if len(found) >= limit:
                     break
         if as_json:
-            say_json([as_row(entry) for entry in found])
+            print_json([as_row(entry) for entry in found])
         elif found:
-            say_table(HEADINGS, [row(entry, moment) for entry in found], SPARE)
+            print_table(HEADINGS, [row(entry, moment) for entry in found], SPARE)
         else:
             any_run = next(runs.newest(), None) is not None
-            say("there are no such runs" if any_run else f"there are no runs in {runs.place.name}")
+            print_line("there are no such runs" if any_run else f"there are no runs in {runs.place.name}")
     return 0
 
 
 @command.command(epilog="Example: gert run show 20260228-1430")
-@of_run
+@run_argument
 def show(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
     """Show what a run was started with, how it stands or ended, and what to do next."""
     with open_runs(state_dir, db, dsn) as runs:
         entry = runs.whole_entry(runs.find(run_id))
     if as_json:
-        say_json(as_document(entry))
+        print_json(as_document(entry))
     else:
         for line in about(entry, now()):
-            say(line)
+            print_line(line)
     return 0
 
 
@@ -110,7 +110,7 @@ def show(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as
 @click.option("--follow", "-f", is_flag=True, help="Go on showing what happens while it runs.")
 @click.option("--since-seq", type=click.IntRange(0), default=0, metavar="N", help="Only events after this number.")
 @click.option("--verbose", "-v", is_flag=True, help="Show what each event says in full.")
-@of_run
+@run_argument
 def tail(
     run_id: str,
     follow: bool,
@@ -130,13 +130,13 @@ def tail(
         reading = runs.follow(entry, since_seq)
         events = _followed(runs, entry, reading) if follow else _readable(reading)
         if not as_json:
-            say_timeline(events, verbose=verbose)
+            print_timeline(events, verbose=verbose)
             return 0
         import json
 
         for event in events:
             # As ASCII: a terminal must not act on what a tool printed.
-            say(json.dumps(msgspec.to_builtins(event), separators=(",", ":")))
+            print_line(json.dumps(msgspec.to_builtins(event), separators=(",", ":")))
     return 0
 
 
@@ -149,7 +149,7 @@ def tail(
     help="End a run that is not sealed although a signing key is set; the reason is recorded.",
 )
 @click.argument("run_id", metavar="ID")
-@kept
+@ledger_options
 def abandon_(
     run_id: str,
     reason: str,
@@ -174,7 +174,7 @@ def abandon_(
     options = AbandonOptions(
         run_id=found,
         reason=reason,
-        actor=named(actor),
+        actor=checked_actor(actor),
         state_dir=state,
         db=db,
         dsn=dsn,
@@ -182,10 +182,10 @@ def abandon_(
     )
     ended = asyncio.run(abandon(options))
     if as_json:
-        say_json(msgspec.to_builtins(ended))
+        print_json(msgspec.to_builtins(ended))
     else:
         for line in abandoned_lines(ended):
-            say(line)
+            print_line(line)
     return 0
 
 
@@ -197,7 +197,7 @@ for _name in ("verify-ledger", "verify"):
 
 def _followed(runs: Runs, entry: Entry, reading: Following) -> Iterator[Envelope]:
     """The events of a run as they come, until it has ended, nobody drives it, or Ctrl-C."""
-    with stopping() as stop:
+    with interrupt_event() as stop:
         while True:
             # Looked at first: what a process wrote before it let go is read once more.
             goes_on = not stop.is_set() and _goes_on(runs, entry)
@@ -222,4 +222,4 @@ def _readable(reading: Following) -> Iterator[Envelope]:
             continue
         yield event
     if unreadable:
-        complain(f"{plural(unreadable, 'line')} of the trace cannot be read", "`gert trace verify` says more")
+        print_error(f"{plural(unreadable, 'line')} of the trace cannot be read", "`gert trace verify` says more")

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from gert.ecosystem.host.config.trace_keys import verification_keys, where
+from gert.ecosystem.host.config.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.verify import Demands, Verified, check_ledger
 from gert.ecosystem.surfaces.cli.commands.trace import write_out
-from gert.ecosystem.surfaces.cli.render.output import complain, say, say_json, say_table
-from gert.ecosystem.surfaces.cli.render.run_arguments import kept, of_run, open_runs
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.run_arguments import ledger_options, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.run_text import COLOURS
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.errors import UsageError
@@ -20,16 +20,18 @@ from gert.kernel.foundation.names import is_run_id
 
 
 @click.command(name="status", epilog="Example: gert run status 20260228-1430")
-@of_run
+@run_argument
 def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
     """Say how a run stands, and what it waits for."""
     with open_runs(state_dir, db, dsn) as runs:
         entry = runs.entry(runs.find(run_id))
     facts = status_facts(entry)
     if as_json:
-        say_json(facts)
+        print_json(facts)
         return 0
-    say(f"run {clip(facts['run_id'], 2 * LONGEST_NAME)}: {click.style(facts['status'], fg=COLOURS[facts['status']])}")
+    print_line(
+        f"run {clip(facts['run_id'], 2 * LONGEST_NAME)}: {click.style(facts['status'], fg=COLOURS[facts['status']])}"
+    )
     rows = {
         "tenant": facts["tenant_id"],
         "events": f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}",
@@ -39,7 +41,7 @@ def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, 
     }
     for title, value in rows.items():
         if value is not None:
-            say(f"  {title}:".ljust(14) + clip(str(value)))
+            print_line(f"  {title}:".ljust(14) + clip(str(value)))
     return 0
 
 
@@ -48,7 +50,7 @@ def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, 
 @click.option("--require-signature", is_flag=True, help="Require a seal, by any key that is set.")
 @click.option("--witness", metavar="FILE|URL", help="Compare with the sealed heads that this witness has.")
 @click.argument("run_id", metavar="[ID]", required=False)
-@kept
+@ledger_options
 def verify(
     run_id: str | None,
     key_id: str | None,
@@ -72,14 +74,14 @@ def verify(
         chosen = [_found(runs, run_id, witness)] if run_id is not None else []
         found = check_ledger(runs, chosen, demands, witness)
     if as_json:
-        say_json(_document(found[0]) if run_id is not None else {"runs": [_document(each) for each in found]})
+        print_json(_document(found[0]) if run_id is not None else {"runs": [_document(each) for each in found]})
     else:
         for each in found:
             _say_verified(each, named=run_id is None)
         if not found:
-            say("there are no runs")
+            print_line("there are no runs")
         if (require_signature or key_id is not None) and not len(demands.keys):
-            complain("no key to verify with is set", where(key_id))
+            print_error("no key to verify with is set", key_hint(key_id))
     return 0 if all(each.valid for each in found) else 1
 
 
@@ -95,9 +97,9 @@ def _found(runs: Runs, run_id: str, witness: str | None) -> str:
 
 def _say_verified(found: Verified, *, named: bool) -> None:
     name = f"{found.run_id}: " if named else ""
-    say(name + (click.style("valid", fg=GOOD) if found.valid else click.style("invalid", fg=BAD)))
+    print_line(name + (click.style("valid", fg=GOOD) if found.valid else click.style("invalid", fg=BAD)))
     for reason in found.reasons:
-        complain(f"{name}{reason}")
+        print_error(f"{name}{reason}")
 
 
 @click.command(name="summaries", epilog="Example: gert run summaries triage-1 --type task_progress --db agents.db")
@@ -105,7 +107,7 @@ def _say_verified(found: Verified, *, named: bool) -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=MOST_SUMMARIES, show_default=True, help="How many at most."
 )
-@of_run
+@run_argument
 def summaries(
     run_id: str,
     summary_type: str | None,
@@ -120,7 +122,7 @@ def summaries(
         found = runs.find(run_id)
         noted = summary_facts(runs.archive, found, summary_type, limit)
     if as_json:
-        say_json({"run_id": found, "summaries": noted})
+        print_json({"run_id": found, "summaries": noted})
     elif noted:
         rows = [
             [
@@ -131,32 +133,32 @@ def summaries(
             ]
             for each in noted
         ]
-        say_table(("seq", "type", "step", "summary"), rows)
+        print_table(("seq", "type", "step", "summary"), rows)
     else:
-        say("there are no such summaries")
+        print_line("there are no such summaries")
     return 0
 
 
 @click.command(name="artifacts", epilog="Example: gert run artifacts triage-1 --db agents.db")
-@of_run
+@run_argument
 def artifacts(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
     """Show the newest value of each artifact of an agent run."""
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
         held = artifact_facts(runs.archive, found)
     if as_json:
-        say_json({"run_id": found, "artifacts": held})
+        print_json({"run_id": found, "artifacts": held})
     elif held:
         rows = [[(clip(key, LONGEST_NAME), None), (value_text(value), None)] for key, value in held.items()]
-        say_table(("artifact", "value"), rows)
+        print_table(("artifact", "value"), rows)
     else:
-        say("there are no artifacts")
+        print_line("there are no artifacts")
     return 0
 
 
 @click.command(name="export", epilog="Example: gert run export 20260228-1430 --output run.jsonl")
 @click.option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")
-@of_run
+@run_argument
 def export(
     run_id: str, output: str | None, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool
 ) -> int:

@@ -19,7 +19,7 @@ from gert.ecosystem.host.scenarios.curate import (
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.host.scenarios.retrace import find_record, retrace
 from gert.ecosystem.host.scenarios.scaffold import scaffold
-from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json, say_table
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.scenario_text import documents, print_scenario
 from gert.ecosystem.surfaces.cli.render.text import DOUBTFUL, GOOD, QUIET, clip
 from gert.errors import UsageError
@@ -69,10 +69,10 @@ def new(
             raise UsageError("`--force` and `--state-dir` require `--run` or `--trace`", hint="name a run with --run")
         folder = scaffold(runbook, name)
         if as_json:
-            say_json({"folder": folder.path, "runbook": runbook, "recorded": None})
+            print_json({"folder": folder.path, "runbook": runbook, "recorded": None})
             return 0
-        say(f"{click.style('✓', fg=GOOD)} {printable(folder.path)}: stubs for every input and answer")
-        say(f"  fill them in, then run `gert test {printable(runbook)} --scenario {printable(name)}`")
+        print_line(f"{click.style('✓', fg=GOOD)} {printable(folder.path)}: stubs for every input and answer")
+        print_line(f"  fill them in, then run `gert test {printable(runbook)} --scenario {printable(name)}`")
         return 0
     environ = dict(os.environ)
 
@@ -82,13 +82,13 @@ def new(
 
     source, made = asyncio.run(make())
     if as_json:
-        say_json({"folder": made.folder, "runbook": runbook, "recorded": source, "differs": made.differs})
+        print_json({"folder": made.folder, "runbook": runbook, "recorded": source, "differs": made.differs})
         return 0
-    say(f"{click.style('✓', fg=GOOD)} {printable(made.folder)}: recorded from run {printable(source)}")
+    print_line(f"{click.style('✓', fg=GOOD)} {printable(made.folder)}: recorded from run {printable(source)}")
     if made.differs:
-        say(f"  {click.style('its replay differs from the run:', fg=DOUBTFUL)} {clip(made.differs)}")
+        print_line(f"  {click.style('its replay differs from the run:', fg=DOUBTFUL)} {clip(made.differs)}")
     else:
-        say(f"  its replay equals the run; `gert scenario promote {printable(made.folder)}` makes it golden")
+        print_line(f"  its replay equals the run; `gert scenario promote {printable(made.folder)}` makes it golden")
     return 0
 
 
@@ -122,15 +122,17 @@ def list_command(names: tuple[str, ...], golden: bool, as_json: bool) -> int:
     """List the scenarios of runbooks or folders (default: the current folder)."""
     found = [each for each in list_scenarios(names or (".",)) if not (golden and each.kind == "archived")]
     if as_json:
-        say_json([msgspec.to_builtins(each) for each in found])
+        print_json([msgspec.to_builtins(each) for each in found])
         return 0
     if not found:
-        say("No scenarios found.")
-        say(f"  {click.style('hint:', fg='cyan')} create one with `gert scenario new` or `gert exec --record DIR`")
+        print_line("No scenarios found.")
+        print_line(
+            f"  {click.style('hint:', fg='cyan')} create one with `gert scenario new` or `gert exec --record DIR`"
+        )
         return 0
     headings = ("runbook", "scenario", "status", "expects", "recorded", "description")
-    say_table(headings, [_row(each) for each in found])
-    say(plural(len(found), "scenario"))
+    print_table(headings, [_row(each) for each in found])
+    print_line(plural(len(found), "scenario"))
     return 0
 
 
@@ -144,7 +146,7 @@ def show_command(named: str, runbook: str | None, as_json: bool) -> int:
     entry = scenario_info(folder)
     if as_json:
         scenario, test = documents(folder)
-        say_json({**msgspec.to_builtins(entry), "answers": scenario, "expectations": test})
+        print_json({**msgspec.to_builtins(entry), "answers": scenario, "expectations": test})
     else:
         print_scenario(folder, entry)
     return 0
@@ -157,15 +159,15 @@ def _named(named: str, runbook: str | None) -> Folder:
 
 def _say_curated(done: Curated, *, as_json: bool) -> int:
     if as_json:
-        say_json(msgspec.to_builtins(done))
+        print_json(msgspec.to_builtins(done))
         return 0
     status = "golden" if done.golden else "archived"
     verb = "is now" if done.changed else "is already"
-    say(f"{click.style('✓', fg=GOOD)} {printable(done.folder)} {verb} {status}")
+    print_line(f"{click.style('✓', fg=GOOD)} {printable(done.folder)} {verb} {status}")
     if done.moved_from is not None:
-        say(f"  from {printable(done.moved_from)}")
+        print_line(f"  from {printable(done.moved_from)}")
     if done.rewritten:
-        say(f"  {click.style('note:', fg=DOUBTFUL)} its test was rewritten: comments in it are lost")
+        print_line(f"  {click.style('note:', fg=DOUBTFUL)} its test was rewritten: comments in it are lost")
     return 0
 
 

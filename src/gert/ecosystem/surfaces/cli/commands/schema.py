@@ -2,7 +2,7 @@
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.output import say_json
+from gert.ecosystem.surfaces.cli.render.output import print_json
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 
 
@@ -14,5 +14,5 @@ def command(kind: str) -> int:
     In VS Code with the YAML extension, point `yaml.schemas` at the file, or begin a document with
     `# yaml-language-server: $schema=runbook.schema.json`.
     """
-    say_json(schema_of(kind))
+    print_json(schema_of(kind))
     return 0

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from gert.ecosystem.host.scenarios.folders import find
+from gert.ecosystem.host.scenarios.folders import find_scenarios
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
-from gert.ecosystem.surfaces.cli.render.output import say, say_json
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 from gert.ecosystem.surfaces.cli.render.suite_report import Report, changes, junit
 from gert.errors import Exit, GertError, InputError, UsageError
 from gert.kernel.foundation.duration import parse_duration
@@ -65,7 +65,7 @@ def command(
     Recorded scenarios run once you promote them, or with --all.
     Exit codes: 0 all passed, 1 a scenario failed, 2 usage error.
     """
-    folders = find(names or (".",))
+    folders = find_scenarios(names or (".",))
     if not folders:
         where = ", ".join(f"`{name}`" for name in names) or "this folder"
         raise UsageError(f"no scenarios found in {where}", hint="create one with `gert scenario new RUNBOOK NAME`")
@@ -100,10 +100,10 @@ def command(
         for uncovered in untested(names or (".",), {group.runbook for group in groups}):
             report.covered(uncovered)
     if as_json:
-        say_json(report.as_json(coverage=coverage))
+        print_json(report.as_json(coverage=coverage))
     else:
         for line in report.summary(coverage=coverage):
-            say(line)
+            print_line(line)
     # Last: if this report cannot be written, the other one is already out.
     if junit_file is not None:
         _write(junit_file, junit(report))
@@ -141,7 +141,7 @@ def _updated(tested: Tested, *, say_it: bool) -> Tested:
         _update(tested, say_it=say_it)
     except GertError as problem:
         if say_it:
-            say(f"      {printable(problem.message)}")
+            print_line(f"      {printable(problem.message)}")
         return msgspec.structs.replace(tested, verdict="error", message=problem.message, hint=problem.hint)
     return msgspec.structs.replace(tested, verdict="updated")
 
@@ -157,9 +157,9 @@ def _update(tested: Tested, *, say_it: bool) -> None:
     after = edited(before, tested.updates) if before else Edited(to_yaml(tested.updates))
     if say_it:
         for line in changes(path, before, after.text):
-            say(line)
+            print_line(line)
         if after.rewritten:
-            say("      the whole file is rewritten: its comments are lost")
+            print_line("      the whole file is rewritten: its comments are lost")
     if before:
         edit_file(path, tested.updates)
     else:

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 import click
 
 from gert.ecosystem.host.config.dsn import read_dsn
-from gert.ecosystem.host.config.trace_keys import verification_keys, where
+from gert.ecosystem.host.config.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
-from gert.ecosystem.surfaces.cli.render.output import complain, plural, say, say_json
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
 from gert.errors import UsageError
 from gert.kernel.events.chain import ChainReport
 from gert.kernel.events.envelope import Envelope
@@ -81,12 +81,12 @@ def verify(
     keys = verification_keys(os.environ, key_id)
     report, seal = verify_trace(trace, keys, key_id=key_id, require_signature=require_signature)
     if as_json:
-        say_json(_report(trace, report, seal))
+        print_json(_report(trace, report, seal))
     else:
         _print(report, seal, quiet=quiet)
         demanded = key_id is not None or require_signature
         if demanded and not len(keys):
-            complain("no key to verify with is set", where(key_id))
+            print_error("no key to verify with is set", key_hint(key_id))
     return 0 if seal.holds else 1
 
 
@@ -103,9 +103,9 @@ def show(file: str | None, db: str | None, dsn: str | None, run_id: str | None, 
     if as_json:
         _print_json(readable)
     else:
-        from gert.ecosystem.surfaces.cli.render.timeline import say_timeline
+        from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
 
-        say_timeline(readable, verbose=verbose)
+        print_timeline(readable, verbose=verbose)
     return 0 if readable.count else 1
 
 
@@ -147,11 +147,11 @@ class _Readable:
                 continue
             unreadable += 1
             if unreadable <= MOST_SHOWN:
-                complain(f"line {event.line}: {event.reason}")
+                print_error(f"line {event.line}: {event.reason}")
         if unreadable > MOST_SHOWN:
-            complain(f"{plural(unreadable - MOST_SHOWN, 'more line')} cannot be read")
+            print_error(f"{plural(unreadable - MOST_SHOWN, 'more line')} cannot be read")
         if not self.count:
-            complain("there are no events")
+            print_error("there are no events")
 
 
 def _print_json(events: _Readable) -> None:
@@ -164,9 +164,9 @@ def _print_json(events: _Readable) -> None:
             # As ASCII: a terminal must not act on what a tool printed.
             line = json.dumps(msgspec.to_builtins(event), separators=(",", ":"))
         except RecursionError:
-            complain(f"event {event.seq}: it is nested too deep to be shown")
+            print_error(f"event {event.seq}: it is nested too deep to be shown")
         else:
-            say(line)
+            print_line(line)
 
 
 def _write_new(path: str, chunks: Iterator[bytes]) -> None:
@@ -191,19 +191,19 @@ def _print(report: ChainReport, seal: SealReport, *, quiet: bool) -> None:
         if quiet and check.passed is not False:
             continue
         mark, colour = MARKS[check.passed]
-        say(f"{click.style(mark, fg=colour)} {TITLES[check.name][check.passed]}: {printable(check.reason)}")
+        print_line(f"{click.style(mark, fg=colour)} {TITLES[check.name][check.passed]}: {printable(check.reason)}")
         if check.name == "chain":
             _print_breaks(report)
     if not quiet and seal.holds and not seal.proven:
-        say(click.style("The chain holds, and nobody vouches for it: no signature was checked.", fg="yellow"))
+        print_line(click.style("The chain holds, and nobody vouches for it: no signature was checked.", fg="yellow"))
 
 
 def _print_breaks(report: ChainReport) -> None:
     # Where there are events, the check itself names the first break.
     for each in report.breaks[1 if report.events else 0 : MOST_SHOWN]:
-        say(f"  line {each.line}: {printable(each.message)}")
+        print_line(f"  line {each.line}: {printable(each.message)}")
     if report.break_count > MOST_SHOWN:
-        say(f"  and {plural(report.break_count - MOST_SHOWN, 'more break')}")
+        print_line(f"  and {plural(report.break_count - MOST_SHOWN, 'more break')}")
 
 
 def _report(trace: Trace, report: ChainReport, seal: SealReport) -> dict[str, Any]:

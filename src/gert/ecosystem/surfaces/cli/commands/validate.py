@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.workspace import Checked, Workspace
-from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.document import DOCUMENT_KINDS
 from gert.kernel.runbook.finding import Finding, Severity
@@ -49,11 +49,11 @@ def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quie
         counted = Counter(finding.severity for each in checked for finding in each.findings)
         ok = _is_ok(counted, strict=strict)
         if as_json or form == "json":
-            say_json(_report(checked, counted, ok=ok))
+            print_json(_report(checked, counted, ok=ok))
         else:
             from gert.ecosystem.surfaces.cli.render.sarif import sarif
 
-            say_json(sarif(checked))
+            print_json(sarif(checked))
     else:
         ok = _is_ok(_print(found, quiet=quiet), strict=strict)
     return 0 if ok else 1
@@ -108,17 +108,17 @@ def _print(found: Iterable[Checked], *, quiet: bool) -> Counter[Severity]:
             _print_verdict(each)
     if not quiet and files > 1:
         said = f"{plural(counted[Severity.ERROR], 'error')}, {plural(counted[Severity.WARNING], 'warning')}"
-        say(f"{plural(files, 'file')}: {said}")
+        print_line(f"{plural(files, 'file')}: {said}")
     return counted
 
 
 def _print_verdict(each: Checked) -> None:
     mark = click.style("✓", fg="green") if each.document.is_sound else click.style("✗", fg="red")
-    say(f"{mark} {printable(each.file)} ({each.document.kind})")
+    print_line(f"{mark} {printable(each.file)} ({each.document.kind})")
     for verb, is_required in (("requires", True), ("can use", False)):
         if needs := [need for need in each.secrets if need.required is is_required]:
             listed = ", ".join(f"{need.env} ({_presence(need.present)})" for need in needs)
-            say(f"  {verb} {plural(len(needs), 'secret')}: {listed}")
+            print_line(f"  {verb} {plural(len(needs), 'secret')}: {listed}")
 
 
 def _presence(present: bool | None) -> str:
@@ -129,17 +129,17 @@ def _print_finding(each: Checked, finding: Finding) -> None:
     colour = COLOURS[finding.severity]
     place = f"{printable(each.file)}:{finding.line}:{finding.column}"
     label = click.style(f"{finding.severity.word}[{finding.rule}]", fg=colour, bold=True)
-    say(f"{click.style(place, bold=True)}: {label}: {printable(finding.message)}")
+    print_line(f"{click.style(place, bold=True)}: {label}: {printable(finding.message)}")
     source = printable(each.document.tree.source_line(finding.line).replace("\t", " "))
     if source.strip():
         # A line may be megabytes long; show the part around the column.
         start = max(0, finding.column - WIDEST_LINE // 2)
         number = str(finding.line)
-        say(f"  {number} | {source[start : start + WIDEST_LINE]}")
+        print_line(f"  {number} | {source[start : start + WIDEST_LINE]}")
         before = " " * _columns(source[start : finding.column - 1])
-        say(f"  {' ' * len(number)} | {before}{click.style('^', fg=colour, bold=True)}")
+        print_line(f"  {' ' * len(number)} | {before}{click.style('^', fg=colour, bold=True)}")
     if finding.hint:
-        say(f"  {' ' * len(str(finding.line))} = {click.style('hint:', fg='cyan')} {printable(finding.hint)}")
+        print_line(f"  {' ' * len(str(finding.line))} = {click.style('hint:', fg='cyan')} {printable(finding.hint)}")
 
 
 def _columns(text: str) -> int:

@@ -4,7 +4,7 @@ import click
 
 from gert._version import __version__
 from gert.ecosystem.host.config.version import commit, version_line
-from gert.ecosystem.surfaces.cli.render.output import say, say_json
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 
 
 @click.command(epilog="Example: gert version --json")
@@ -12,7 +12,7 @@ from gert.ecosystem.surfaces.cli.render.output import say, say_json
 def command(as_json: bool) -> int:
     """Print the version and the commit gert was built from."""
     if as_json:
-        say_json({"version": __version__, "commit": commit()})
+        print_json({"version": __version__, "commit": commit()})
     else:
-        say(version_line())
+        print_line(version_line())
     return 0

@@ -11,7 +11,7 @@ import click
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.watch import Round, Watch, WatchOptions
-from gert.ecosystem.surfaces.cli.render.output import say
+from gert.ecosystem.surfaces.cli.render.output import print_line
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, LONGEST_NAME, clip, elapsed
 from gert.errors import Exit, InputError, UsageError
 from gert.kernel.events.envelope import Envelope
@@ -129,7 +129,7 @@ class _Lines:
         took = elapsed(timedelta(seconds=done.executed.duration))
         line = f"{done.started.astimezone():%H:%M:%S}  {click.style(icon, fg=colour)} {text.ljust(self._width)}  {took}"
         why = _why_last(done)
-        say(f"{line}  ← stopping ({why})" if why else line)
+        print_line(f"{line}  ← stopping ({why})" if why else line)
         sys.stdout.flush()
 
 
@@ -143,7 +143,7 @@ class _JsonLines(_Lines):
             **done.executed.as_json(),
             "stopping": done.stopping,
         }
-        say(json.dumps(said))
+        print_line(json.dumps(said))
         sys.stdout.flush()
 
 

@@ -7,7 +7,7 @@ from threading import Event
 
 
 @contextmanager
-def stopping() -> Iterator[Event]:
+def interrupt_event() -> Iterator[Event]:
     """An event that Ctrl-C sets instead of raising KeyboardInterrupt."""
     stop = Event()
     before = signal.signal(signal.SIGINT, lambda *_: stop.set())

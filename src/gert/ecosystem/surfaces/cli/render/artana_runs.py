@@ -19,8 +19,8 @@ from gert.ecosystem.host.runs.follow import Following
 from gert.ecosystem.host.runs.ledger_reader import Archive
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.verify import Demands, check_run_of
-from gert.ecosystem.surfaces.cli.live.interrupt import stopping
-from gert.ecosystem.surfaces.cli.render.run_arguments import moment_since
+from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
+from gert.ecosystem.surfaces.cli.render.run_arguments import parse_since
 from gert.errors import RunError, UsageError
 from gert.kernel.foundation.text import printable
 
@@ -35,7 +35,7 @@ _Where = tuple[str, str | None]
 
 def moment_of(since: str | None) -> datetime | None:
     """Parse --since, if given."""
-    return moment_since(since, now()) if since is not None else None
+    return parse_since(since, now()) if since is not None else None
 
 
 def list_runs(where: _Where, tenant: str | None, since: str | None, moment: datetime | None, *, as_json: bool) -> None:
@@ -115,7 +115,7 @@ def artifacts(where: _Where, run_id: str, *, as_json: bool) -> None:
 
 def _follow(reading: Following, *, as_json: bool) -> None:
     """Print events as they arrive; with --json, one per line."""
-    with stopping() as stop:
+    with interrupt_event() as stop:
         while not stop.is_set():
             for line in reading.lines():
                 event = event_facts(line)

@@ -7,7 +7,7 @@ import click
 
 from gert.ecosystem.host.scenarios.compare import Compared, Comparison
 from gert.ecosystem.host.scenarios.folders import TEST_FILE
-from gert.ecosystem.surfaces.cli.render.output import say
+from gert.ecosystem.surfaces.cli.render.output import print_line
 from gert.ecosystem.surfaces.cli.render.text import DOUBTFUL, GOOD, LIVELY, clip
 from gert.kernel.scenario.changes import Changed, Changes
 
@@ -19,19 +19,19 @@ FAILURE: Final = "Failure changed"
 
 def print_comparison(found: Comparison) -> None:
     """Print everything, and how many changed."""
-    say()
+    print_line()
     since = f" (against {clip(found.against, 80)})" if found.against is not None else ""
-    say(f"  {click.style(clip(found.runbook), bold=True)}{since}")
-    say()
+    print_line(f"  {click.style(clip(found.runbook), bold=True)}{since}")
+    print_line()
     if not found.compared:
-        say("  No golden scenarios to compare.")
+        print_line("  No golden scenarios to compare.")
         hint = "record one with `gert exec --record DIR` and promote it, or pass `--all` to include archived ones"
-        say(f"    {click.style('hint:', fg=LIVELY)} {hint}")
+        print_line(f"    {click.style('hint:', fg=LIVELY)} {hint}")
         return
     width = max((len(_after(each)) for each in found.compared), default=0)
     for each in found.compared:
         _say_scenario(each, min(width, WIDEST) + GAP)
-    say(f"  {len(found.compared) - found.changed} unchanged, {found.changed} changed")
+    print_line(f"  {len(found.compared) - found.changed} unchanged, {found.changed} changed")
 
 
 def verdict(each: Compared) -> str:
@@ -101,16 +101,16 @@ def _after(each: Compared) -> str:
 
 
 def _say_scenario(each: Compared, width: int) -> None:
-    say(f"  Scenario: {clip(each.scenario)}")
+    print_line(f"  Scenario: {clip(each.scenario)}")
     if each.changes is not None:
-        say(f"    Before: {clip(str(each.changes.before), WIDEST)}")
+        print_line(f"    Before: {clip(str(each.changes.before), WIDEST)}")
     said = verdict(each)
     mark = click.style(f"✓ {said}", fg=GOOD) if each.is_same else click.style(f"⚠ {said}", fg=DOUBTFUL)
-    say(f"    After:  {_after(each).ljust(width)}{mark}")
+    print_line(f"    After:  {_after(each).ljust(width)}{mark}")
     for title, lines in sections(each):
-        say(f"    {title}:")
+        print_line(f"    {title}:")
         for line in lines:
-            say(f"      {line}")
+            print_line(f"      {line}")
     for note in notes(each):
-        say(f"    note: {note}")
-    say()
+        print_line(f"    note: {note}")
+    print_line()

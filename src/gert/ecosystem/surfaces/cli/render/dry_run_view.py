@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 from gert.ecosystem.host.config.platform import platform
-from gert.ecosystem.host.run.worlds import left_out
+from gert.ecosystem.host.run.worlds import why_skipped
 from gert.ecosystem.surfaces.cli.render.event_lines import INDENT
 from gert.ecosystem.surfaces.cli.render.event_position import Positions
 from gert.ecosystem.surfaces.cli.render.text import clip
@@ -82,7 +82,7 @@ class DryRunView:
             writes=frozenset(writes or ()),
             omits_writes=self._omits_writes(step.step_id),
         )
-        return left_out(contract, self._allowed) or "one of its inputs is unknown"
+        return why_skipped(contract, self._allowed) or "one of its inputs is unknown"
 
     def _omits_writes(self, step_id: str) -> bool:
         """Whether the contract of a step omits `writes`, which its summary cannot show."""

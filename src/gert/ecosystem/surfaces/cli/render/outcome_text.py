@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.output import plural, say
+from gert.ecosystem.surfaces.cli.render.output import plural, print_line
 from gert.ecosystem.surfaces.cli.render.text import BAD, CATEGORY, DOUBTFUL, QUIET, clip, elapsed
 from gert.kernel.events.outcomes import ENDINGS, RunbookOutcomes
 from gert.kernel.events.tally import Durations
@@ -27,19 +27,19 @@ def print_runbooks(runbooks: Sequence[RunbookOutcomes], since: str | None) -> No
     """Print each runbook; `since` is the value of --since if it is a duration."""
     full, empty = bar_characters()
     for each in runbooks[:MOST_RUNBOOKS]:
-        say()
+        print_line()
         about = f"({plural(each.runs, 'run')}, {period(each, since)})"
-        say(f"  {click.style(clip(each.runbook, _NAME), bold=True)} {about}")
-        say()
+        print_line(f"  {click.style(clip(each.runbook, _NAME), bold=True)} {about}")
+        print_line()
         _say_endings(each, full, empty)
         for title, lines in _sections(each):
-            say()
-            say(f"  {title}:")
+            print_line()
+            print_line(f"  {title}:")
             for line in lines:
-                say(f"    {line}")
-    say()
+                print_line(f"    {line}")
+    print_line()
     if len(runbooks) > MOST_RUNBOOKS:
-        say(f"  and {plural(len(runbooks) - MOST_RUNBOOKS, 'more runbook')}: `--json` has them all")
+        print_line(f"  and {plural(len(runbooks) - MOST_RUNBOOKS, 'more runbook')}: `--json` has them all")
 
 
 def bar(share: float, full: str, empty: str) -> str:
@@ -87,7 +87,7 @@ def _say_endings(each: RunbookOutcomes, full: str, empty: str) -> None:
         count = each.endings[name]
         line = f"{name + ':':<11}{count:>{digits}} {shares[name]:<{wide}}  "
         drawn = bar(count / each.runs, full, empty)
-        say(f"  {line}{click.style(drawn, fg=COLOURS.get(name) if count else QUIET)}")
+        print_line(f"  {line}{click.style(drawn, fg=COLOURS.get(name) if count else QUIET)}")
 
 
 def _sections(each: RunbookOutcomes) -> Iterator[tuple[str, list[str]]]:

@@ -12,17 +12,17 @@ import click
 from gert.kernel.foundation.text import printable
 
 
-def say(text: str = "") -> None:
+def print_line(text: str = "") -> None:
     """Print a line. The caller passes data through `printable`, so only our own colours remain."""
     click.echo(text)
 
 
-def say_pair(title: str, text: str, colour: str | None = None) -> None:
+def print_pair(title: str, text: str, colour: str | None = None) -> None:
     """Print a titled line of data."""
-    say(f"{title.ljust(10)}{click.style(printable(text), fg=colour)}")
+    print_line(f"{title.ljust(10)}{click.style(printable(text), fg=colour)}")
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print a result as JSON; it may be shown on a terminal, so nothing in it can control one."""
     import json
 
@@ -38,7 +38,7 @@ def _escaped(character: str) -> str:
     return "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))
 
 
-def complain(message: str, hint: str | None = None) -> None:
+def print_error(message: str, hint: str | None = None) -> None:
     """Print an error and a hint."""
     label = click.style("error:", fg="red", bold=True)
     with suppress(OSError):  # the terminal is closed; the exit code still reports the error
@@ -78,7 +78,7 @@ _FRAME: Final = 3
 """Columns that the frame adds to a table column."""
 
 
-def say_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Sequence[str] = ()) -> None:
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Sequence[str] = ()) -> None:
     """Print rows of text with optional colours: a rich table on a terminal, plain text elsewhere.
 
     spare: headings of columns to drop on a narrow terminal, in this order
@@ -88,7 +88,7 @@ def say_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Se
     cells = [[printable(text) for text, _ in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     for line in ([heading.upper() for heading in headings], *cells):
-        say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+        print_line("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _is_terminal() -> bool:

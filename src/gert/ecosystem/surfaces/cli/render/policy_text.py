@@ -22,9 +22,9 @@ from gert.kernel.governance.rules import (
     Policy,
     Rule,
     conditions,
+    ends_matching,
     is_unconditional,
     label,
-    takes_part,
 )
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.policy import PolicyFile
@@ -135,7 +135,7 @@ def _rule(number: int, rule: Rule, lost: Finding | None) -> Iterator[str]:
 
 
 def _when(rule: Rule) -> Iterator[str]:
-    if not (takes_part(rule) or rule.serialize):
+    if not (ends_matching(rule) or rule.serialize):
         return
     if rule.outcome is not None:
         yield f"when a run ends with an outcome of category {_either(rule.outcome)}"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import click
 
-from gert.ecosystem.host.config.ledger_location import name_of, words_for
+from gert.ecosystem.host.config.ledger_location import ledger_arguments, ledger_name
 from gert.ecosystem.host.run.options import Executed
-from gert.ecosystem.surfaces.cli.render.output import complain, plural, say, say_json
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
 from gert.errors import Exit
 from gert.kernel.events.runbook import Outcome
 from gert.kernel.foundation.text import printable
@@ -17,14 +17,14 @@ def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
     if executed.warning is not None:
         click.echo(f"{click.style('warning:', fg='yellow')} {printable(executed.warning)}", err=True)
     if as_json:
-        say_json(executed.as_json())
+        print_json(executed.as_json())
         return exit_code(executed)
     # The findings of a dry run are its result, not progress; and --quiet must still name open tickets.
     lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)
     for line in lines:
-        say(line)
+        print_line(line)
     if quiet and executed.status not in ("completed", "waiting"):
-        complain(_why(executed))
+        print_error(_why(executed))
     return exit_code(executed)
 
 
@@ -47,7 +47,7 @@ def _reachable(executed: Executed) -> Iterator[str]:
 
 def _summary(executed: Executed) -> Iterator[str]:
     database = executed.database
-    where = executed.trace or (name_of(database) if database is not None else None)
+    where = executed.trace or (ledger_name(database) if database is not None else None)
     recorded = f" in {printable(where)}" if where is not None else ", not recorded"
     yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
     if executed.status == "waiting":
@@ -62,7 +62,7 @@ def _summary(executed: Executed) -> Iterator[str]:
 
 
 def _waiting(executed: Executed) -> Iterator[str]:
-    where = words_for(executed.database) or executed.state_words
+    where = ledger_arguments(executed.database) or executed.state_words
     for each in executed.pending:
         ticket = f"{printable(each.ticket_id)}{printable(where)}"
         yield f"approval pending for `{printable(each.path)}`: gert approve {ticket}"

@@ -24,16 +24,16 @@ _DSN = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-def kept(command: _Command) -> _Command:
+def ledger_options(command: _Command) -> _Command:
     """Add the options that choose a ledger."""
     for option in (_JSON, _DSN, _DB, _STATE):
         command = option(command)
     return command
 
 
-def of_run(command: _Command) -> _Command:
+def run_argument(command: _Command) -> _Command:
     """Add the argument that names a run, and the options that choose a ledger."""
-    return click.argument("run_id", metavar="ID")(kept(command))
+    return click.argument("run_id", metavar="ID")(ledger_options(command))
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> 
         yield runs
 
 
-def moment_since(text: str, now: datetime) -> datetime:
+def parse_since(text: str, now: datetime) -> datetime:
     """Parse a duration before now, or an ISO 8601 time (UTC unless it has a zone)."""
     try:
         return now - parse_duration(text)

@@ -8,7 +8,7 @@ import click
 from gert.ecosystem.host.config.files import read_map
 from gert.ecosystem.host.scenarios.curate import ScenarioInfo
 from gert.ecosystem.host.scenarios.folders import Folder
-from gert.ecosystem.surfaces.cli.render.output import plural, say
+from gert.ecosystem.surfaces.cli.render.output import plural, print_line
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip, value_text
 from gert.kernel.runbook.tree import Map
 
@@ -34,12 +34,12 @@ def documents(folder: Folder) -> tuple[Map, Map | None]:
 def print_scenario(folder: Folder, entry: ScenarioInfo) -> None:
     """Print a scenario in brief."""
     scenario, test = documents(folder)
-    say(f"{click.style(clip(entry.scenario), bold=True)} ({entry.kind})")
+    print_line(f"{click.style(clip(entry.scenario), bold=True)} ({entry.kind})")
     for title, text in (("folder", entry.folder), ("runbook", entry.runbook), ("recorded", entry.recorded)):
         if text is not None:
-            say(f"  {title + ':':<12}{clip(text)}")
+            print_line(f"  {title + ':':<12}{clip(text)}")
     if entry.description is not None:
-        say(f"  {clip(' '.join(entry.description.split()))}")
+        print_line(f"  {clip(' '.join(entry.description.split()))}")
     for section, title in SECTIONS.items():
         given = scenario.get(section)
         if isinstance(given, Mapping) and given:
@@ -53,11 +53,11 @@ def print_scenario(folder: Folder, entry: ScenarioInfo) -> None:
 
 
 def _say_lines(title: str, lines: list[str]) -> None:
-    say(f"  {title}:")
+    print_line(f"  {title}:")
     for line in lines[:MOST_SHOWN]:
-        say(f"    {line}")
+        print_line(f"    {line}")
     if len(lines) > MOST_SHOWN:
-        say(f"    … {len(lines) - MOST_SHOWN} more: `--json` has them all")
+        print_line(f"    … {len(lines) - MOST_SHOWN} more: `--json` has them all")
 
 
 def _lines(section: str, given: Mapping[str, Any]) -> list[str]:

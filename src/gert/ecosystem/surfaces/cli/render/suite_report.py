@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from gert.ecosystem.host.scenarios.suite import Covered, Tested
-from gert.ecosystem.surfaces.cli.render.output import plural, say
+from gert.ecosystem.surfaces.cli.render.output import plural, print_line
 from gert.kernel.foundation.text import printable
 from gert.kernel.scenario.coverage import Part
 
@@ -45,9 +45,9 @@ class Report:
         lines = list(self._lines(tested))
         if lines and tested.runbook != self._runbook:
             self._runbook = tested.runbook
-            say(click.style(printable(tested.runbook or "without a runbook"), bold=True))
+            print_line(click.style(printable(tested.runbook or "without a runbook"), bold=True))
         for line in lines:
-            say(line)
+            print_line(line)
 
     def revise(self, tested: Tested) -> None:
         """Replace the last result."""

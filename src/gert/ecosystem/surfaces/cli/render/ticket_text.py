@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from gert.ecosystem.host.approvals.respond import Answered, Received, TicketView, summary
-from gert.ecosystem.surfaces.cli.render.output import Cell, plural, say
+from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_line
 from gert.ecosystem.surfaces.cli.render.text import elapsed
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.text import printable
@@ -124,4 +124,4 @@ def _ahead(moment: str | None, now: datetime) -> str:
 def say_lines(lines: Iterator[str]) -> None:
     """Print lines."""
     for line in lines:
-        say(line)
+        print_line(line)

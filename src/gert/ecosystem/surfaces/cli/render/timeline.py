@@ -11,7 +11,7 @@ from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, StyledT
 from gert.ecosystem.surfaces.cli.render.event_position import Positions
 from gert.ecosystem.surfaces.cli.render.events import describe
 from gert.ecosystem.surfaces.cli.render.events.agent import is_agent
-from gert.ecosystem.surfaces.cli.render.output import plural, say, say_pair
+from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.text import (
     BAD,
     CATEGORY,
@@ -35,7 +35,7 @@ MOST_FIELDS: Final = 40
 LONGEST_DETAIL: Final = 400
 
 
-def say_timeline(events: Iterable[Envelope], *, verbose: bool = False) -> None:
+def print_timeline(events: Iterable[Envelope], *, verbose: bool = False) -> None:
     """Print the timeline of one run; with `verbose`, also contracts, all data of an event, and the actor.
 
     The trace is not verified here: the last lines name the command that verifies it.
@@ -86,27 +86,27 @@ class _Timeline:
 
     def say_end(self) -> None:
         if not self._count:
-            say("no events")
+            print_line("no events")
             return
-        say()
-        say_pair("events", str(self._count))
+        print_line()
+        print_pair("events", str(self._count))
         if self._agent is not None:
             _say_agent_end(self._agent)
             return
         if self._end is None:
             why = "its `run_complete` cannot be read" if self._unreadable else "there is no `run_complete`"
-            say_pair("status", f"incomplete: {why}", DOUBTFUL)
+            print_pair("status", f"incomplete: {why}", DOUBTFUL)
             return
         end = self._end
-        say_pair("status", end.status, GOOD if end.status == "completed" else BAD)
+        print_pair("status", end.status, GOOD if end.status == "completed" else BAD)
         if end.outcome is not None:
-            say_pair("outcome", outcome_text(end.outcome), CATEGORY[end.outcome.category])
-        say_pair("seal", _seal_text(end, self._after))
+            print_pair("outcome", outcome_text(end.outcome), CATEGORY[end.outcome.category])
+        print_pair("seal", _seal_text(end, self._after))
 
     def _say_header(self, event: Envelope) -> None:
-        say_pair("run", clip(event.run_id, LONGEST_NAME))
-        say_pair("from", clip(event.timestamp, LONGEST_NAME))
-        say()
+        print_pair("run", clip(event.run_id, LONGEST_NAME))
+        print_pair("from", clip(event.timestamp, LONGEST_NAME))
+        print_line()
 
     def _offset(self, event: Envelope) -> str:
         try:
@@ -120,18 +120,18 @@ class _Timeline:
 def _say_agent_end(snapshot: Snapshot) -> None:
     """Print the status of an agent run after the events shown; more may follow."""
     status = snapshot.status
-    say_pair("status", status, {"completed": GOOD, "failed": BAD, "paused": DOUBTFUL}.get(status))
+    print_pair("status", status, {"completed": GOOD, "failed": BAD, "paused": DOUBTFUL}.get(status))
     if snapshot.failure_reason is not None and status == "failed":
-        say_pair("because", clip(snapshot.failure_reason))
+        print_pair("because", clip(snapshot.failure_reason))
     if snapshot.model_calls:
-        say_pair("models", f"{plural(snapshot.model_calls, 'call')}, {snapshot.model_cost:.6f} USD")
+        print_pair("models", f"{plural(snapshot.model_calls, 'call')}, {snapshot.model_cost:.6f} USD")
     if snapshot.tool_calls:
-        say_pair("tools", plural(snapshot.tool_calls, "call"))
+        print_pair("tools", plural(snapshot.tool_calls, "call"))
 
 
 def _say_line(time: str, line: Line) -> None:
     text = "".join(click.style(span.text, fg=span.colour) if span.colour else span.text for span in line)
-    say(f"{click.style(time.rjust(TIME_WIDTH), fg=QUIET)}  {text}".rstrip())
+    print_line(f"{click.style(time.rjust(TIME_WIDTH), fg=QUIET)}  {text}".rstrip())
 
 
 def _details(event: Envelope) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.evidence import check_pattern
-from gert.kernel.runbook.validate.domain.tools import misfit, without_secret
+from gert.kernel.runbook.validate.domain.tools import literal_objection, without_secret
 
 
 def tightened_contracts(case: Case) -> Iterator[Finding]:
@@ -63,9 +63,9 @@ def replaced_defaults(
             if outer[name].must_be_given:
                 message = f"`{name}` is required by {parent_name}, and null is not a value"
                 yield error("D32", path, message, "remove `default`, or set a value")
-        elif block.has_default and misfit(block.default, parameter):
+        elif block.has_default and literal_objection(block.default, parameter):
             continue  # reported with its own limits
-        elif (why := without_secret(misfit(merged.default, merged), merged)) is not None:
+        elif (why := without_secret(literal_objection(merged.default, merged), merged)) is not None:
             yield error("D43", path, f"the default does not fit: {why}")
 
 
@@ -91,12 +91,12 @@ def parameter_limits(block: ParameterBlock) -> Iterator[Finding]:
     parameter = block.parameter()
     bare = Parameter(type=parameter.type, secret=parameter.secret)
     for index, value in enumerate(block.enum or ()):
-        if (why := without_secret(misfit(value, bare), bare)) is not None:
+        if (why := without_secret(literal_objection(value, bare), bare)) is not None:
             yield error("D43", block.at("enum", index), f"the value is not allowed by the other limits: {why}")
     if (
         block.has_default
         and block.default is not None
-        and (why := without_secret(misfit(block.default, parameter), parameter))
+        and (why := without_secret(literal_objection(block.default, parameter), parameter))
     ):
         yield error("D43", block.at("default"), f"the default does not fit: {why}")
 

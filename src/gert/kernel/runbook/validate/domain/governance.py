@@ -6,7 +6,7 @@ from typing import Final
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import resolve
 from gert.kernel.governance.decide import decide, person_key
-from gert.kernel.governance.rules import is_unconditional, shadowed, takes_part
+from gert.kernel.governance.rules import ends_matching, is_unconditional, shadowed
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
 from gert.kernel.runbook.documents.policy import PolicyFile
@@ -158,7 +158,7 @@ def _reachable(governance: GovernanceBlock) -> Iterator[Finding]:
     unconditional = next((i for i, rule in enumerate(built) if is_unconditional(rule)), None)
     if unconditional is not None and unconditional < MAX_COMPARED:
         for index in range(MAX_COMPARED, len(built)):
-            if takes_part(built[index]):
+            if ends_matching(built[index]):
                 message = f"this rule is never reached: rule {unconditional + 1} matches every step"
                 yield warning("D39", governance.at("rules", index), message)
 

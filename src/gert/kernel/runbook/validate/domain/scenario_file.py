@@ -13,7 +13,7 @@ from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.evidence import check_pattern
-from gert.kernel.runbook.validate.domain.tools import misfit
+from gert.kernel.runbook.validate.domain.tools import literal_objection
 
 REGEX_ENDS: Final = "/"
 EVIDENCE_KEYS: Final = ("by", "reject", "failure", "redacted", "duration")
@@ -34,7 +34,7 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
             path: Path = (section, name)
             if name not in inputs:
                 yield _unknown("input", name, inputs, path)
-            elif not inputs[name].secret and (why := misfit(value, inputs[name].parameter())) is not None:
+            elif not inputs[name].secret and (why := literal_objection(value, inputs[name].parameter())) is not None:
                 yield error("D62", path, f"the input `{name}`: {why}")
     steps = program.by_id
     for key in scenario.tool_responses:

@@ -120,7 +120,10 @@ def _check_given(
         declared_as = contract.inputs.get(name)
         if declared_as is None:
             yield _undeclared(name, callee, contract.inputs, step.at("inputs", name))
-        elif value is not None and (why := without_secret(misfit(value, declared_as), declared_as)) is not None:
+        elif (
+            value is not None
+            and (why := without_secret(literal_objection(value, declared_as), declared_as)) is not None
+        ):
             yield error("D20", step.at("inputs", name), f"the input `{name}` of {callee}: {why}")
 
 
@@ -135,7 +138,7 @@ _BRACKETS: Final = {"list": "[", "object": "{"}
 _FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
 
 
-def misfit(value: Any, parameter: Parameter) -> str | None:
+def literal_objection(value: Any, parameter: Parameter) -> str | None:
     """Return why a literal value does not fit a parameter; templates are checked when they are rendered."""
     if any(True for _ in templates_in(value)):
         if isinstance(value, Template) and parameter.type in _BRACKETS and not _may_be_json(value, parameter.type):
@@ -204,7 +207,7 @@ def _spread_values(contract: Contract, source: Any, path: Path, given: set[str])
     for key, value in source.items() if isinstance(source, Mapping) else ():
         parameter = contract.inputs.get(key)
         if parameter is not None and key not in given and value is not None:
-            why = without_secret(misfit(value, parameter), parameter)
+            why = without_secret(literal_objection(value, parameter), parameter)
             if why is not None:
                 yield error("D20", path, f"the input `{key}`: {why}")
 

@@ -40,7 +40,7 @@ from gert.kernel.runbook.validate.domain.shapes import (
     type_of,
 )
 from gert.kernel.runbook.validate.domain.templates import templates_of
-from gert.kernel.runbook.validate.domain.tools import misfit, without_secret
+from gert.kernel.runbook.validate.domain.tools import literal_objection, without_secret
 from gert.kernel.template import Template, templates_in
 
 STATUS: Final = ScalarShape("string")
@@ -164,7 +164,7 @@ class _Walk:
             if never_fits(shape, parameter.type):
                 why = f" takes {parameter.type}, and `{said}` is {_noun(shape)}"
             elif (constant := self.constant(shape, said)) is not None:
-                why = without_secret(misfit(constant, parameter), parameter)
+                why = without_secret(literal_objection(constant, parameter), parameter)
                 why = why and f": `{said}` does not fit: {why}"
             if why is not None:
                 self.findings.append(error("D20", step.at("inputs", name), f"the input `{name}`{why}"))
