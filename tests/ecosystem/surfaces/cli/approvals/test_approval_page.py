@@ -162,7 +162,7 @@ def test_a_click_lets_a_waiting_run_go_on(project: Project, browser: Browser) ->
         browser.type("#reason", "looks right")
         assert project.noted() == []
         browser.click("button.approve")
-        assert browser.text(".notice h2") == "Your approval counts"
+        assert browser.text(".notice h2") == "Your approval was received"
         browser.keep("answered")
         finish(run).ended(0)
         assert project.noted() == ["<b>web</b> & more"]
@@ -174,7 +174,7 @@ def test_a_click_on_reject_ends_the_run(project: Project, browser: Browser) -> N
         browser.go(url)
         browser.type("#approver", "bob")
         browser.click("button.reject")
-        assert browser.text(".notice h2") == "Your rejection counts"
+        assert browser.text(".notice h2") == "Your rejection was received"
         finish(run).ended(3)
         assert project.noted() == []
 
@@ -191,7 +191,7 @@ def test_the_page_works_without_scripts_and_sends_nothing_by_accident(project: P
         assert browser.text("#yours") == "Your answer"
         browser.type("#approver", "bob")
         browser.click("button.approve")
-        assert browser.text(".notice h2") == "Your approval counts"
+        assert browser.text(".notice h2") == "Your approval was received"
         # Loaded again, the same form is told that it was sent.
         browser("POST", "/refresh", {})
         assert "sent already" in browser.text(".notice h2")

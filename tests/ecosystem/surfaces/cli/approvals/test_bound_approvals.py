@@ -22,7 +22,8 @@ def guarded(project: Project, *steps: dict[str, Any], tool: dict[str, Any] | Non
 def approved(project: Project, *words: str | Path, **environ: str) -> str:
     waiting = project.exec("--detach", "--json", *words, **environ).ended(0).said
     for each in waiting["pending"]:
-        project.gert("approve", each["ticket_id"], "--as", "bob").ended(0)
+        place = words[words.index("--db") :][:2] if "--db" in words else ()
+        project.gert("approve", each["ticket_id"], "--as", "bob", *place).ended(0)
     run_id: str = waiting["run_id"]
     return run_id
 

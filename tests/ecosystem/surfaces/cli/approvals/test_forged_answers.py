@@ -42,7 +42,7 @@ class Signed(Project):
 
     def approve(self, ticket: str) -> None:
         name = "GERT_APPROVAL_KEY_BOB"
-        self.gert("approve", ticket, "--as", "bob", "--key", name, **{name: SEED}).ended(0)
+        self.gert("approve", ticket, "--as", "bob", "--key", name, *self.place, **{name: SEED}).ended(0)
 
     @property
     def ledger(self) -> Path:
