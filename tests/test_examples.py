@@ -103,7 +103,7 @@ def test_every_scenario_leads_where_its_test_says(folder: Folder) -> None:
     result = results()[name]
     assert (result["verdict"], result.get("differences", [])) == ("passed", [])
     # Among others: answers that are written in vain.
-    assert [note for note in result["notes"] if not note.startswith("approved, because")] == []
+    assert [note for note in result["notes"] if not note.startswith("approved by default, because")] == []
 
 
 @each_scenario

@@ -169,10 +169,10 @@ def deleted_after_it_was_taken(project: Project) -> str:
 
 TICKETS = "the stored tickets are not those of the events"
 ATTACKS = [
-    Attack("a forged signature", SIGNED, forged, "not validly signed"),
-    Attack("a signed rejection is turned into an approval", SIGNED, flipped, "does not hold"),
-    Attack("a signed approval is replayed", ONCE, replayed, "has answered already"),
-    Attack("a message that was taken is marked as untaken", ONCE, taken_again, "has answered already"),
+    Attack("a forged signature", SIGNED, forged, "no valid signature"),
+    Attack("a signed rejection is turned into an approval", SIGNED, flipped, "is invalid"),
+    Attack("a signed approval is replayed", ONCE, replayed, "has already responded"),
+    Attack("a message that was taken is marked as untaken", ONCE, taken_again, "has already responded"),
     Attack("a late message names an early time", "the ledger's clock decides", late, "came too late"),
     Attack("a message is prepared for tomorrow", "it was not given now", prepared, "from the future"),
     Attack("a message for another ticket", BOUND, of_another_ticket, "for the ticket `another-run-0123`"),
@@ -180,7 +180,9 @@ ATTACKS = [
     Attack("a message for another request", BOUND, of_another_request, "another request"),
     Attack("a message of 20 MB", "it is not read whole", oversized, "too long"),
     Attack("a message that is no JSON", "it is no response", no_json, "cannot be read"),
-    Attack("a rejection without a name", "a response says who gave it", rejection_by_no_one, "does not say plainly"),
+    Attack(
+        "a rejection without a name", "a response says who gave it", rejection_by_no_one, "does not name its approver"
+    ),
     Attack("a message received at no time", "the ledger's clock decides", odd_time, "yesterday"),
     Attack("a ticket is marked approved", CHAIN, marked_approved, TICKETS),
     Attack("a response is added to a ticket", CHAIN, response_added, TICKETS),

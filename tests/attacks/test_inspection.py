@@ -101,8 +101,8 @@ def test_a_tool_and_what_it_starts_can_be_inspected_as_ever(
 )
 def test_commands_that_run_no_tools_are_closed_where_they_hold_keys(names: list[str], dumpable: int) -> None:
     script = (
-        "import ctypes; from gert.ecosystem.process.own_process import take_over; "
-        f"take_over({names!r}); print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+        "import ctypes; from gert.ecosystem.process.own_process import claim_process; "
+        f"claim_process({names!r}); print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == f"{dumpable}\n"
@@ -125,10 +125,10 @@ def test_commands_are_closed_where_settings_name_secrets(
 ) -> None:
     project.write("gert-config.yaml", settings)
     script = (
-        "import ctypes; from gert.ecosystem.process.own_process import take_over; "
+        "import ctypes; from gert.ecosystem.process.own_process import claim_process; "
         "from gert.ecosystem.host.config.workspace import Workspace; "
         "from gert.ecosystem.host.config.settings import settings_for; "
-        f"{'take_over([]); ' if owned else ''}settings_for(Workspace('.'), '.'); "
+        f"{'claim_process([]); ' if owned else ''}settings_for(Workspace('.'), '.'); "
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=project.root)
@@ -201,8 +201,8 @@ FILES = [
         ("a public key that everybody can exchange", public, "other users may change"),
         ("a pipe in place of a file", pipe, "is not a regular file"),
         ("a folder in place of a file", lambda p: named(p.root), "is not a regular file"),
-        ("a file that is not there", lambda p: named(p.root / "none"), "cannot be opened: no such file"),
-        ("the key itself in place of a path", lambda p: named(KEY), "write the path of the file there"),
+        ("a file that is not there", lambda p: named(p.root / "none"), "no such file"),
+        ("the key itself in place of a path", lambda p: named(KEY), "set the variable to the path of the file"),
         ("a variable that a pipeline failed to fill in", lambda p: named(" "), "is empty"),
         ("a file as large as a disk", lambda p: named(key_file(p, text="x" * 20000)), "is larger than"),
         ("a key and a file", lambda p: {**named(key_file(p)), "GERT_TRACE_SIGNING_KEY": KEY}, "set only one of them"),

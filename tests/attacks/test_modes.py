@@ -56,7 +56,7 @@ def probe_calls(tool_contract: dict[str, Any], **step: Any) -> Callable[[Project
         project.runbook(note("one", tool="quiet", **step), note("two", tool="looks"), tools=["quiet", "looks"])
         said = project.exec("--mode", "probe").ended(0).out
         assert project.noted() == []
-        assert "may write was left out" in said, "what comes after it would not read what it reads in a real run"
+        assert "an earlier write was skipped" in said, "what comes after it would not read what it reads in a real run"
         return said
 
     return attempt
@@ -158,6 +158,7 @@ def parent(value: str) -> Callable[[Project], str]:
 
 
 WRITE = note("fix", tool="writes")
+SKIPPED = "an earlier write was skipped"
 NEVER = "a probe knows no read after a write it left out (DECISIONS 72)"
 DENIED = "a denial is exit code 3 (DECISIONS 46)"
 EARLY = "what cannot run is said before the first step (DECISIONS 73)"
@@ -173,24 +174,29 @@ ATTACKS = [
             ("a step adds the effects", probe_calls({"effects": []}, contract={"effects": ["network"]})),
         ]
     ),
-    Attack("a probe reads after a write", why=NEVER, attempt=probe_claims_health(WRITE), reason="left out"),
+    Attack(
+        "a probe reads after a write",
+        why=NEVER,
+        attempt=probe_claims_health(WRITE),
+        reason=SKIPPED,
+    ),
     Attack(
         "a probe reads after a write whose failure is continued",
         why=NEVER,
         attempt=probe_claims_health({**WRITE, "continue_on_fail": True}),
-        reason="left out",
+        reason=SKIPPED,
     ),
     Attack(
         "a probe reads after a write behind a guard that nobody knows",
         why=NEVER,
         attempt=probe_claims_health(WRITE, note("again", tool="writes", when='{{ eq .step.fix.said "x" }}')),
-        reason="left out",
+        reason=SKIPPED,
     ),
     Attack(
         "a probe reads after a loop of writes",
         why=NEVER,
         attempt=probe_claims_health({**WRITE, "for_each": {"over": ["a"], "as": "n"}}),
-        reason="left out",
+        reason=SKIPPED,
     ),
     Attack("a dry run of a denied arm exits with 0", why=DENIED, attempt=denied("--mode", "dry-run"), reason="denies"),
     Attack(

@@ -72,7 +72,7 @@ ATTACKS = [
         "a sealed run is continued with another key",
         why="only a key that is configured verifies the seal",
         attempt=refused(resume(), 1, begun=KEY, then=OTHER),
-        reason="does not hold",
+        reason="is invalid",
     ),
     Attack(
         "a run sealed by an unknown key is adopted",

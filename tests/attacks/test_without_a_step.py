@@ -13,6 +13,7 @@ from tests.ecosystem.surfaces.cli.workbench import ALLOW, END, Project, note
 OK = status(200)
 
 ENTERS = "what is read for an input is judged by rules that name its effect (DECISIONS 81)"
+NOT_ASKED = "no approval can be requested"
 LEAVES = "a runbook's own webhook needs a host that the configuration allows, and no rule against it (DECISIONS 81)"
 
 
@@ -179,7 +180,7 @@ ATTACKS = [
         "a variable that needs an approval",
         ENTERS,
         reading("env/SHADOW", naming("environment", "require-approval")),
-        "nobody can be asked",
+        NOT_ASKED,
     ),
     Attack(
         "a dry run reads nothing either",
@@ -195,7 +196,10 @@ ATTACKS = [
     Attack("a dry run says so, too", LEAVES, sending({}, mode="dry-run"), NOT_ALLOWED),
     Attack("a webhook that a rule denies", LEAVES, sending(LOCAL, naming("network")), "`network` is denied by"),
     Attack(
-        "a webhook that needs an approval", LEAVES, sending(LOCAL, naming("network", "require-approval")), "be asked"
+        "a webhook that needs an approval",
+        LEAVES,
+        sending(LOCAL, naming("network", "require-approval")),
+        NOT_ASKED,
     ),
     Attack(
         "a variable in the address",

@@ -87,7 +87,7 @@ ATTACKS = [
     Attack("a run is removed from the ledger", ROLLED_BACK, removed, "the ledger has no such run"),
     Attack("a witness is kept without a key", "unsealed heads prove nothing", without_key, "needs a signing key"),
     Attack("a required witness is not there", "no step without its witness", required, "cannot be written"),
-    Attack("heads are sent over plain http", "the rules of webhooks apply", plain_http, "only https"),
+    Attack("heads are sent over plain http", "the rules of webhooks apply", plain_http, "must be https"),
 ]
 
 

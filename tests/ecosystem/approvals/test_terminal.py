@@ -71,6 +71,9 @@ TWO = {"min_approvers": 2}
 APART = {"separation_of_duties": True}
 
 
+LISTED = {"approvers": (("bob", "group:sre"),), "admitted": (("bob", "cyd"),)}
+
+
 @pytest.mark.parametrize(
     ("changes", "said", "responses"),
     [
@@ -91,7 +94,8 @@ APART = {"separation_of_duties": True}
         pytest.param(TWO, b"ann\nn\nbob\ny\n", [says("ann", False)], id="one no is enough"),
         pytest.param(APART, b"\nann\nbob\ny\n", [says("bob", True)], id="not whoever started the run"),
         pytest.param(APART, b"ann\nann\nann\nann\nann\ny\n", [], id="not even if it is said often"),
-        pytest.param({"approvers": (("bob", "group:sre"),)}, b"bob\ny\n", [says("bob", True)], id="somebody named"),
+        pytest.param(LISTED, b"bob\ny\n", [says("bob", True)], id="somebody named"),
+        pytest.param(LISTED, b"bobb\nbob\ny\n", [says("bob", True)], id="a name that is not listed is asked for again"),
     ],
 )
 def test_what_is_said(changes: dict[str, Any], said: bytes, responses: list[Response]) -> None:

@@ -132,7 +132,7 @@ def test_a_secret_cut_by_the_limit_is_not_half_kept() -> None:
     for cut in range(1, len(CANARY)):
         answer, heard = told(["sh", "-c", 'printf "0123456789%s" "$TOKEN"'], extract=TEXT, limit=10 + cut)
         assert "c4n" not in repr(answer) + "".join(heard)
-        assert answer.stdout.startswith("0123456789\n[output was longer")
+        assert answer.outputs["it"].startswith("0123456789\n[output was longer")
 
 
 @pytest.mark.parametrize(

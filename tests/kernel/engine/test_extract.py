@@ -303,8 +303,8 @@ def test_a_document_from_elsewhere_is_checked_too(number: float) -> None:
     [
         pytest.param(Parameter(optional=True), ToolOutput(exit_code=0, stdout="x"), {}, False, id="absent"),
         pytest.param(
-            Parameter(optional=True, has_default=True, default=3), ToolOutput(exit_code=0, stdout="x"), {"it": 3}, False,
-            id="absent, with a default",
+            Parameter(optional=True, has_default=True, default=3), ToolOutput(exit_code=0, stdout="x"), {"it": 3},
+            False, id="absent, with a default",
         ),
         pytest.param(
             Parameter(optional=True, has_default=True), ToolOutput(exit_code=0, stdout="x"), {"it": None}, False,

@@ -4,8 +4,8 @@
     DIR/requests/    0755  the open requests, without secrets; written by the owner alone
     DIR/responses/   1733  others add files; they list nothing, and change no file of another user
 
-A response is read with suspicion: any user of the machine can have left it. Only one that is signed by a key with an
-owner reaches the inbox of the run.
+A response is read with suspicion: any user of the machine can have left it. Only an approval that is signed by a key
+with an owner reaches the inbox of the run; a rejection reaches it if it is signed at all.
 """
 
 import os
@@ -153,9 +153,10 @@ class DropBox:
         flaw = unfit(response)
         if flaw is not None:
             raise _Refused(f"a response cannot be taken: {flaw}")
-        # (4) Its signature holds, for this ticket, by a key with an owner.
+        # (4) Its signature holds, for this ticket, by a key with an owner. A signed rejection is never dropped: the run
+        # records it, and says why it does not count.
         checked = self._verifier.verify(response, ticket)
-        if not checked.verified:
+        if not checked.verified and (response.approved or response.signature is None):
             raise _Refused(f"a response is not validly signed: {checked.flaw or 'it has no signature'}")
         return response
 

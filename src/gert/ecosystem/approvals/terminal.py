@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from gert.ecosystem.approvals.request_text import summary
 from gert.errors import InputError
+from gert.kernel.engine.approval_rules import approver_objection
 from gert.kernel.engine.requests import (
     ApprovalAnswer,
     ApprovalRequest,
@@ -123,6 +124,8 @@ class TerminalApprovals:
             name = answer.strip() or default
             if name in barred:
                 self._console.say(f"  `{name}` started the run, and `separation_of_duties` needs another person")
+            elif name and (objection := approver_objection(request, name)) is not None:
+                self._console.say(f"  {objection}")
             elif name in counted:
                 self._console.say(f"  `{name}` has already answered")
             elif name:

@@ -304,7 +304,7 @@ def _objection(view: TicketView, response: Response) -> str | None:
     if objection is None and response.approved:
         same = (each for each in view.waiting if each.approved and each.unfit is None)
         if any(person_key(each.approver) == person_key(response.approver) for each in same):
-            return f"`{response.approver}` has answered already"
+            return f"`{response.approver}` has already responded"
     return objection
 
 

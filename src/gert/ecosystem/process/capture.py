@@ -42,7 +42,7 @@ class Capture:
     """
 
     __slots__ = (
-        "_left", "_line", "_pieces", "_raw", "_reading", "_redactor", "_rest", "_rest_bytes", "_show", "fed",
+        "_left", "_line", "_masked", "_pieces", "_raw", "_reading", "_redactor", "_rest", "_rest_bytes", "_show", "fed",
         "is_truncated", "limit",
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ class Capture:
         self._raw: list[bytes] | None = [] if keeps_raw else None
         self._show = show
         self._line = ""
+        self._masked = 0
         self.fed = 0
         """Bytes that came, kept or not."""
         self.is_truncated = False
@@ -67,7 +68,7 @@ class Capture:
     @property
     def masked(self) -> int:
         """How many secrets were masked."""
-        return self._reading[1].count if self._reading is not None else 0
+        return self._masked + (self._reading[1].count if self._reading is not None else 0)
 
     @property
     def kept(self) -> str:
@@ -133,6 +134,7 @@ class Capture:
                 self._add_rest(text)
             else:
                 self._keep(text)
+            self._masked += stream.count
             self._reading = decoder, self._redactor.stream()
         if self._show is not None and self._line:
             self._show(self._line)

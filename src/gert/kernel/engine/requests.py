@@ -50,6 +50,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     again: the outputs of a second execution with equal inputs, where there was one
     principal: the principal that an extension reports
     reconciled: the operator reconciled the call as successful, with these outputs
+    preview: it is the answer of a preview, and the action itself was not called
     """
 
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     again: dict[str, Any] | None = None
     principal: Principal | None = None
     reconciled: bool = False
+    preview: bool = False
 
 
 class EvidenceAnswer(Answer, frozen=True, kw_only=True, tag="evidence"):

@@ -416,7 +416,7 @@ def test_where_nobody_listens_there_are_no_buttons(tmp_path: Path) -> None:
         pytest.param("http://127.0.0.1:{closed}/x", "the connection was refused", id="nobody there"),
         pytest.param("${UNSET}", "`UNSET` is not set", id="a secret that is not set"),
         pytest.param("${GERT_APPROVAL_SIGNING_KEY}", "is gert's own", id="our own key"),
-        pytest.param("http://evil.example/x", "only https", id="plain http elsewhere"),
+        pytest.param("http://evil.example/x", "must be https", id="plain http elsewhere"),
     ],
 )
 def test_a_channel_that_cannot_be_used_says_why(tmp_path: Path, webhook: str, why: str) -> None:
@@ -431,7 +431,7 @@ def test_a_channel_that_cannot_be_used_says_why(tmp_path: Path, webhook: str, wh
     [
         pytest.param(status(404, body=b"no_service s3cret"), "the server answered 404", id="gone"),
         pytest.param(status(302, "Location: http://evil.example"), "redirects are not followed", id="elsewhere"),
-        pytest.param(raw(b"nonsense\r\n\r\n"), "broke before an answer came", id="nonsense"),
+        pytest.param(raw(b"nonsense\r\n\r\n"), "broke before an answer arrived", id="nonsense"),
     ],
 )
 def test_a_slack_that_fails_is_a_note_without_its_address(tmp_path: Path, answer: Any, why: str) -> None:

@@ -51,8 +51,8 @@ def test_what_was_completed_is_not_outdated() -> None:
     [
         pytest.param(binding("two"), "the secret input `word`", id="another value"),
         pytest.param(binding(key="other"), "the secret input `word`", id="another key"),
-        pytest.param(binding(program="/evil/note"), "now found at `/evil/note`", id="another place"),
-        pytest.param(binding(program=None), "now found at nowhere", id="no program"),
+        pytest.param(binding(program="/evil/note"), "now at `/evil/note`", id="another place"),
+        pytest.param(binding(program=None), "now at nowhere", id="no program"),
         pytest.param(binding(folder="/else"), "and is now `/else`", id="another folder"),
     ],
 )

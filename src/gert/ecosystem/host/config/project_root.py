@@ -37,5 +37,5 @@ def _is_root(folder: str) -> bool:
     """Whether a folder holds a project file; one that is broken or spelled wrongly is not passed over."""
     other = os.path.join(folder, os.path.splitext(PROJECT_FILE)[0] + ".yml")
     if os.path.lexists(other):
-        raise DocumentError(f"`{other}` is not read: the file of a project is called `{PROJECT_FILE}`")
+        raise DocumentError(f"`{other}` is not read: rename it to `{PROJECT_FILE}`")
     return is_there(os.path.join(folder, PROJECT_FILE))

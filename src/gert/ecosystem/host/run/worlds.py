@@ -171,7 +171,7 @@ class Real:
         transport = self._transports.get(tool.meta.transport) if tool is not None else None
         if tool is None or shown is None or transport is None:
             return ToolAnswer(failure=Failure("transport", f"`{ask.tool}` cannot show what `{ask.action}` would do"))
-        return await transport.call(tool, ask.action, shown, ask)
+        return msgspec.structs.replace(await transport.call(tool, ask.action, shown, ask), preview=True)
 
     async def _extend(self, ask: CallExtension) -> ToolAnswer:
         return ToolAnswer(failure=Failure("not_found", f"there is no runner for the extension `{ask.extension}`"))

@@ -26,6 +26,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
     request: the key of the request it answers; empty while the step runs
     exit_code: how the tool ended, with the last piece of it
+    is_preview: it is output of the step's preview, not of its action
     """
 
     step: str
@@ -34,6 +35,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     is_running: bool = False
     request: str = ""
     exit_code: int | None = None
+    is_preview: bool = False
 
 
 class Logs:
@@ -93,7 +95,14 @@ class Logs:
             return
         for stream in _STREAMS:
             if rest[stream]:
-                yield Piece(step=path, stream=stream, text=rest[stream], request=entry.key, exit_code=answer.exit_code)
+                yield Piece(
+                    step=path,
+                    stream=stream,
+                    text=rest[stream],
+                    request=entry.key,
+                    exit_code=answer.exit_code,
+                    is_preview=answer.preview,
+                )
 
     def _of_running(self, piece: Output) -> Iterator[Piece]:
         self._known[piece.key] = None

@@ -145,10 +145,10 @@ def test_too_late_is_too_late(project: Project) -> None:
         pytest.param([""], "is not a ticket id", id="empty"),
         pytest.param(["run"], "`run` may be 2 tickets", id="not unique"),
         pytest.param([], "missing argument", id="none"),
-        pytest.param(["run-1", "--key", "/nonexistent"], "neither a variable nor a file", id="no such key"),
-        pytest.param(["run-1", "--key", SEED], "neither a variable nor a file", id="the key itself"),
+        pytest.param(["run-1", "--key", "/nonexistent"], "no variable or file has the name", id="no such key"),
+        pytest.param(["run-1", "--key", SEED], "no variable or file has the name", id="the key itself"),
         pytest.param(["run-1", "--key", "PUB"], "is public and cannot sign", id="a public key"),
-        pytest.param(["run-1", "--key", "EMPTY"], "holds no key", id="an empty variable"),
+        pytest.param(["run-1", "--key", "EMPTY"], "does not hold a valid key", id="an empty variable"),
         pytest.param(["run-1", "--wrong"], "no such option", id="an option there is not"),
     ],
 )
@@ -395,7 +395,7 @@ def test_a_ledger_that_is_named_needs_no_state_directory(project: Project, tmp_p
     ("words", "why"),
     [
         pytest.param(["--db", "none.db"], "there is no file `none.db`", id="no such file"),
-        pytest.param(["--db", "a", "--dsn", "b"], "expected one ledger, found two", id="two ledgers"),
+        pytest.param(["--db", "a", "--dsn", "b"], "expected `--db` or `--dsn`, found both", id="two ledgers"),
         pytest.param(["--dsn", "env:NOT_SET"], "NOT_SET", id="an address that is not set"),
     ],
 )

@@ -145,7 +145,7 @@ def test_whoever_abandons_the_run_does_not_seal_what_was_slipped_in(project: Sig
     run_id, _ = project.waiting()
     project.slip_in(run_id, approval(verified=True))
     out = project.on("run", "abandon", run_id, "--reason", "odd").ended(0).out
-    assert "the record was closed as it stood" in out
+    assert "the record was closed without replaying it" in out
     exported = project.on("run", "export", run_id).ended(0).out
     assert "approval_resolved" not in exported
     project.on("run", "verify", run_id).ended(0)

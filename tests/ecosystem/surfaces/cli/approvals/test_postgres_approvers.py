@@ -205,9 +205,9 @@ def to_no_ticket(shared: Shared) -> str:
 
 SHARED_LEDGER = "on a ledger that others can write to, an approval needs a signature by a key with an owner"
 ATTACKS = [
-    Attack("an unsigned approval is inserted", SHARED_LEDGER, unsigned, "not validly signed"),  # type: ignore[arg-type]
-    Attack("a forged signature is inserted", SHARED_LEDGER, forged, "not validly signed"),  # type: ignore[arg-type]
-    Attack("another key signs in the name of a person", SHARED_LEDGER, signed_by_another, "does not hold"),  # type: ignore[arg-type]
+    Attack("an unsigned approval is inserted", SHARED_LEDGER, unsigned, "no valid signature"),  # type: ignore[arg-type]
+    Attack("a forged signature is inserted", SHARED_LEDGER, forged, "no valid signature"),  # type: ignore[arg-type]
+    Attack("another key signs in the name of a person", SHARED_LEDGER, signed_by_another, "is invalid"),  # type: ignore[arg-type]
     Attack("a response to another ticket is inserted", "it is bound", of_another_ticket, "for the ticket `other-1`"),  # type: ignore[arg-type]
     Attack("a message of five megabytes is inserted", "it is not read whole", oversized, "too long"),  # type: ignore[arg-type]
     Attack("a message about no ticket is inserted", "no run asks for it", to_no_ticket, "nothing was taken"),  # type: ignore[arg-type]

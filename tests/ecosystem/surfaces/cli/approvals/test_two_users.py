@@ -54,6 +54,28 @@ def test_a_key_that_the_run_does_not_know_approves_nothing(machine: Machine) -> 
     assert "drop box: a response is not validly signed" in shown
 
 
+def test_a_rejection_by_a_key_that_the_run_does_not_know_is_recorded_with_its_reason(machine: Machine) -> None:
+    ticket = machine.detach()
+    other = "ed25519:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
+    words = (
+        "--as",
+        "bob",
+        "--key",
+        "MINE",
+        "--key-id",
+        "unknown",
+        "--reason",
+        "wrong database",
+        "--drop-box",
+        machine.box,
+    )
+    machine.bob.gert("reject", ticket, *words, MINE=other).ended(0)
+    assert machine.resume().ended(0).said["status"] == "waiting"
+    shown = machine.ann.gert("approvals", "show", ticket, "--state-dir", machine.state).ended(0).out
+    assert "wrong database" in shown
+    assert "no key `unknown` is known" in shown
+
+
 def test_the_ledger_and_its_runs_are_private(machine: Machine) -> None:
     ticket = machine.detach()
     for words in (("approvals", "list"), ("approvals", "show", ticket), ("approve", ticket, "--as", "bob")):

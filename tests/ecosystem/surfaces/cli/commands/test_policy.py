@@ -223,7 +223,7 @@ def test_hostile_names_do_not_steer_the_terminal(project: Project) -> None:
         pytest.param(
             ("explain", "floor.policy.yaml", "--contract", "{writes: [x, x]}"),
             2,
-            "--contract:1:10: the list names the text `x` twice",
+            "--contract:1:10: the list contains the text `x` twice",
             id="a tag that is named twice",
         ),
         pytest.param(

@@ -306,9 +306,9 @@ def test_going_on_after_failures_does_not_hide_a_missing_answer_from_a_test(proj
     [
         pytest.param({}, "`look`", id="no answer at all"),
         pytest.param({"look": []}, "0 answers", id="an empty list"),
-        pytest.param({"look": {"duration": "soon", "n": "x"}}, "not usable", id="a duration that is none"),
-        pytest.param({"look": {"redacted": "many", "n": "x"}}, "not usable", id="a count that is none"),
-        pytest.param({"look": {"failure": "no", "n": "x"}}, "not usable", id="a failure that is none"),
+        pytest.param({"look": {"duration": "soon", "n": "x"}}, "is invalid", id="a duration that is none"),
+        pytest.param({"look": {"redacted": "many", "n": "x"}}, "is invalid", id="a count that is none"),
+        pytest.param({"look": {"failure": "no", "n": "x"}}, "is invalid", id="a failure that is none"),
     ],
 )
 def test_evidence_that_is_missing_fails_the_step_and_the_test(project: Project, evidence: Any, why: str) -> None:

@@ -57,7 +57,7 @@ def test_what_finished_steps_printed_is_shown(project: Project) -> None:
         "oops",
     ]
     assert pieces(project, run, "b")[1] == {
-        "step": "b", "request": "b", "stream": "stderr", "running": False, "exit_code": 3, "text": "oops\n",
+        "step": "b", "request": "b", "stream": "stderr", "preview": False, "running": False, "exit_code": 3, "text": "oops\n",
     }  # fmt: skip
     assert "\x1b" not in project.gert("logs", run, "--json").out
 

@@ -19,9 +19,9 @@ from gert.ecosystem.surfaces.cli.render.text import elapsed
 
 TABLE = """
 import json, sys
-from gert.ecosystem.surfaces.cli.render.output import say_table
+from gert.ecosystem.surfaces.cli.render.output import print_table
 headings, rows, spare = json.load(open(sys.argv[1]))
-say_table(headings, [[(text, None) for text in row] for row in rows], spare)
+print_table(headings, [[(text, None) for text in row] for row in rows], spare)
 """
 RUN = "20260228-143000-120-s59f2y"
 AGENT = "ticket-1042::sub_agent::" + "0123456789abcdef" * 4

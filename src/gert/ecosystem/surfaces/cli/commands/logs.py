@@ -94,7 +94,8 @@ class _Page:
 def _about(piece: Piece) -> str:
     ended = "running" if piece.is_running else f"exit {piece.exit_code}"
     known = piece.is_running or piece.exit_code is not None
-    return f"{piece.stream} ({ended})" if known else piece.stream
+    stream = f"preview {piece.stream}" if piece.is_preview else piece.stream
+    return f"{stream} ({ended})" if known else stream
 
 
 def _document(piece: Piece) -> dict[str, Any]:
@@ -102,6 +103,7 @@ def _document(piece: Piece) -> dict[str, Any]:
         "step": piece.step,
         "request": piece.request or None,
         "stream": piece.stream,
+        "preview": piece.is_preview,
         "running": piece.is_running,
         "exit_code": piece.exit_code,
         "text": piece.text,
