@@ -195,3 +195,15 @@ ATTACKS = [
 @pytest.mark.parametrize("attack", table(ATTACKS))
 def test_attack_fails(attack: Attack, project: Project) -> None:
     attack.fails(project)
+
+
+@pytest.mark.parametrize("junk", [b"junk", None], ids=["junk", "approvals"])
+def test_no_number_of_messages_hides_a_rejection(project: Project, junk: bytes | None) -> None:
+    """A rejection that was received after more messages than are taken at once still decides."""
+    ticket = waiting(project)
+    project.run().post(ticket, said(ticket, approver_id="first"))
+    for n in range(60):
+        project.run().post(ticket, junk or said(ticket, approver_id=f"u{n}"))
+    project.gert("reject", ticket, "--as", "carol", "--reason", "stop").ended(0)
+    project.gert("resume", "--run", project.run().id, **TRUSTED).ended(3)
+    assert project.noted() == []

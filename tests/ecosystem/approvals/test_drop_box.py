@@ -244,3 +244,23 @@ def test_a_response_to_another_ticket_stays_for_its_own_run(tmp_path: Path) -> N
             assert (await tickets.get(ask.ticket_id)).responses == ()
 
     done(case())
+
+
+@posix
+def test_nothing_that_another_user_leaves_hides_a_response_or_fails_the_run(tmp_path: Path) -> None:
+    async def case() -> None:
+        made = box(tmp_path)
+        responses = Path(made.path, "responses")
+        async with running() as (run, _):
+            asks, ask = await asked(run, made)
+            for n in range(150):
+                (responses / f"{ask.ticket_id}.!{n:03}").write_text("junk")
+            (responses / f"{ask.ticket_id}.d").mkdir()
+            (responses / f"{ask.ticket_id}.full").mkdir()
+            (responses / f"{ask.ticket_id}.full" / "x").touch()
+            os.mkfifo(responses / f"{ask.ticket_id}.pipe")
+            leave_response(made.path, signed(find_request(made.path, ask.ticket_id)))
+            count, _ = await run.waited(asks, ask)
+            assert count.resolved_by is not None
+
+    done(case())

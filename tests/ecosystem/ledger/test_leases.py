@@ -277,3 +277,18 @@ class TestProcesses:
             assert await ledger.wait(RUN, count + 3, 30)
             child.kill()
             await asyncio.to_thread(child.communicate)
+
+
+@shared
+@in_loop
+async def test_a_worker_learns_before_it_acts_that_another_has_taken_its_run(kind: str, place: str) -> None:
+    clock = Clock()
+    async with LEDGERS[kind](place, clock=clock) as mine, LEDGERS[kind](place, clock=clock) as other:
+        await mine.acquire(RUN, "a", 10)
+        await mine.confirm(RUN)
+        clock.passes(60)
+        await mine.confirm(RUN)  # the time is over, and no other worker has taken it
+        await other.acquire(RUN, "b", 10)
+        with pytest.raises(LeaseLost, match="another process has taken over"):
+            await mine.confirm(RUN)
+        await other.confirm(RUN)

@@ -34,7 +34,7 @@ REQUESTS: Final = "requests"
 RESPONSES: Final = "responses"
 MAX_REQUEST: Final = 8 * 1024 * 1024
 _MODES: Final = {"": 0o711, REQUESTS: 0o755, RESPONSES: 0o1733}
-_MOST_AT_ONCE: Final = 100
+_MOST_AT_ONCE: Final = 10_000
 _SUFFIX: Final = ".json"
 _READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
@@ -52,6 +52,14 @@ class _Request(msgspec.Struct, frozen=True):
 
 class _Refused(Exception):
     """A file that is no response a run could take, in words for people."""
+
+
+def _remove(path: str) -> None:
+    """Remove what was left, where the system allows it; a folder that holds something stays, and is never read."""
+    for remove in (os.unlink, os.rmdir):
+        with suppress(OSError):
+            remove(path)
+            return
 
 
 class DropBox:
@@ -106,11 +114,12 @@ class DropBox:
 
     def holds(self, ticket_id: str) -> bool:
         """Whether a response to a ticket was left."""
-        return bool(self._left_for(ticket_id))
+        return any(map(os.path.isfile, self._left_for(ticket_id)))
 
     async def collect(self, ledger: Ledger, run_id: str, ticket: Ticket) -> None:
         """Post the responses that were left for a ticket to the run, and remove their files."""
         for path in self._left_for(ticket.id):
+            # A file that is refused is removed as well, so that no user can hide the responses of others behind it.
             try:
                 response = self._read(path, ticket)
             except _Refused as problem:
@@ -118,16 +127,16 @@ class DropBox:
             else:
                 await ledger.post(run_id, "approval", encode_response(response), ticket.id)
             # Only now: a response that could not be posted is collected the next time.
-            with suppress(OSError):
-                os.unlink(path)
+            _remove(path)
 
     def _left_for(self, ticket_id: str) -> list[str]:
-        folder = os.path.join(self.path, RESPONSES)
+        """What was left for a ticket."""
         try:
-            names = sorted(name for name in os.listdir(folder) if name.startswith(f"{ticket_id}."))
+            with os.scandir(os.path.join(self.path, RESPONSES)) as entries:
+                found = sorted(entry.path for entry in entries if entry.name.startswith(f"{ticket_id}."))
         except OSError:
             return []
-        return [os.path.join(folder, name) for name in names[:_MOST_AT_ONCE]]
+        return found[:_MOST_AT_ONCE]
 
     def _read(self, path: str, ticket: Ticket) -> Response:
         """The response in a file; _Refused where it could not be taken."""
@@ -135,11 +144,12 @@ class DropBox:
             descriptor = os.open(path, _READ)
         except OSError as problem:
             raise _Refused(f"a response cannot be read: {_why(problem)}") from None
+        found = os.fstat(descriptor)
+        # (1) It is a file of its author alone: no link, pipe or device, and no other user can change it.
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            os.close(descriptor)
+            raise _Refused("a response is not a regular file of its own")
         with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            # (1) It is a file of its author alone: no link, pipe or device, and no other user can change it.
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-                raise _Refused("a response is not a regular file of its own")
             if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise _Refused("a response can be changed by other users than its author")
             # (2) It is short, and (3) a response.

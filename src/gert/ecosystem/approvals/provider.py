@@ -10,7 +10,7 @@ import msgspec
 from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.notify import Channels
 from gert.ecosystem.approvals.port import Channel, SignatureVerifier, StillOpen
-from gert.ecosystem.approvals.responses import response_in
+from gert.ecosystem.approvals.responses import is_rejection, messages_of, response_in
 from gert.ecosystem.approvals.tickets import Tickets, ticket_id_for
 from gert.errors import Busy, Unavailable
 from gert.kernel.engine.approval_request import as_recorded
@@ -131,11 +131,13 @@ class TicketApprovals:
     async def _watch(self, ask: AwaitApproval) -> ApprovalAnswer:
         loop = asyncio.get_running_loop()
         end = loop.time() + ask.request.approval_timeout + GRACE
+        last = 0
         pause = _LOOK_AT_FILES if self._drop_box is not None else _LOOK_AGAIN
         while loop.time() < end:
             try:
                 # Which messages there are is read first: one that comes in between wakes the wait.
-                last = max((each.id for each in await self._ledger.messages(self._run_id)), default=0)
+                async for each in messages_of(self._ledger, self._run_id, since=last):
+                    last = each.id
                 answer = await self._received(ask)
                 if answer is not None:
                     return answer
@@ -153,7 +155,7 @@ class TicketApprovals:
         await self._collect(ask)
         messages = await self._untaken(ask)
         if messages:
-            return ApprovalAnswer(responses=self._responses(ask, messages[:MOST_TAKEN]), more=True)
+            return ApprovalAnswer(responses=self._responses(ask, messages), more=True)
         return ApprovalAnswer(expired=True) if _left(ask, now) < 0 else None
 
     async def _collect(self, ask: AwaitApproval) -> None:
@@ -161,8 +163,17 @@ class TicketApprovals:
             await self._drop_box.collect(self._ledger, self._run_id, _ticket(ask))
 
     async def _untaken(self, ask: AwaitApproval) -> list[Message]:
-        messages = await self._ledger.messages(self._run_id, ticket_id=ask.ticket_id)
-        return [each for each in messages if each.kind == "approval" and each.taken is None]
+        """The next responses to take. Rejections come first: none waits behind approvals that close the ticket."""
+        rejections: list[Message] = []
+        others: list[Message] = []
+        async for each in messages_of(self._ledger, self._run_id, ask.ticket_id):
+            if each.kind == "approval" and each.taken is None:
+                kept = rejections if is_rejection(each) else others
+                if len(kept) < MOST_TAKEN:
+                    kept.append(each)
+                if len(rejections) == MOST_TAKEN:
+                    break
+        return (rejections + others)[:MOST_TAKEN]
 
     def _responses(self, ask: AwaitApproval, messages: list[Message]) -> tuple[Response, ...]:
         """The responses in messages, with their signatures verified."""

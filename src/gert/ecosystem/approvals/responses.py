@@ -1,6 +1,7 @@
 """A response to a request for approval as it travels: the message in an inbox, and what makes it fit to be one."""
 
 import re
+from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from gert.kernel.engine.requests import Response
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.text import printable
+from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import MAX_MESSAGE, Message
 
 MAX_APPROVER: Final = 256
@@ -75,6 +77,22 @@ def encode_response(response: Response) -> bytes:
             request_hash=response.request_hash,
         )
     )
+
+
+async def messages_of(
+    ledger: Ledger, run_id: str, ticket_id: str | None = None, *, since: int = 0
+) -> AsyncIterator[Message]:
+    """Every message to a run, or about one ticket, in the order received; the ledger gives them in pages."""
+    while page := await ledger.messages(run_id, ticket_id=ticket_id, since=since):
+        for each in page:
+            yield each
+        since = page[-1].id
+
+
+def is_rejection(message: Message) -> bool:
+    """Whether a message is a response that rejects, signed or not."""
+    response = response_in(message)
+    return response.unfit is None and not response.approved
 
 
 def response_in(message: Message) -> Response:

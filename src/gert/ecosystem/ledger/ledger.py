@@ -22,7 +22,7 @@ from gert.ecosystem.ledger.waiting import Waiting, is_closed
 from gert.errors import TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.names import is_run_id
-from gert.kernel.ledger.leases import holds
+from gert.kernel.ledger.leases import holds, taken_over
 from gert.kernel.ledger.limits import check_expects, check_name, check_run_id, check_tool
 from gert.kernel.ledger.record import (
     ANY_RUN,
@@ -211,6 +211,13 @@ class SqlLedger(ABC):
         *columns, server_time = rows[0]
         now = self._clock() if server_time is None else parse_timestamp(server_time)
         return holds(lease_of(run_id, columns[-5:]), now)
+
+    async def confirm(self, run_id: str) -> None:
+        """Refuse where another worker has taken the run since this process acquired it: LeaseLost."""
+        rows = await self._of_run(self._terms.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
+        lease = lease_of(run_id, rows[0][:-1][-5:]) if rows else None
+        if lease is None or lease.token != self._fences.get(run_id):
+            raise taken_over(run_id)
 
     # --- one run
 

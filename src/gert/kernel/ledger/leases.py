@@ -65,6 +65,11 @@ def released(lease: Lease | None, worker_id: str, now: datetime) -> Lease | None
     return Lease(held.run_id, None, held.token, NEVER)
 
 
+def taken_over(run_id: str) -> LeaseLost:
+    """The error of a driver whose run another process has taken."""
+    return LeaseLost(f"another process has taken over run `{run_id}`", hint="nothing was written here")
+
+
 def check_fence(head: Head, lease: Lease | None, fence: int | None, now: datetime) -> Lease | None:
     """Refuse an append without the lease, or under one that another worker has taken since: LeaseLost.
 
@@ -82,9 +87,7 @@ def check_fence(head: Head, lease: Lease | None, fence: int | None, now: datetim
             raise LeaseLost(f"run `{head.run_id}` is appended to only under its lease")
         return None
     if lease is None or lease.token != fence or lease.worker_id is None:
-        raise LeaseLost(
-            f"another process has taken over run `{head.run_id}`", hint="it goes on there; nothing was written here"
-        )
+        raise taken_over(head.run_id)
     if held is not None:
         return None
     return msgspec.structs.replace(lease, expires_at=now + timedelta(seconds=lease.seconds))

@@ -99,6 +99,10 @@ class Ledger(Protocol):
         """The lease of a run, if a worker holds it now."""
         ...
 
+    async def confirm(self, run_id: str) -> None:
+        """Refuse where another worker has taken the run since this process acquired it: LeaseLost."""
+        ...
+
     # --- one run
 
     async def head(self, run_id: str) -> Head | None:

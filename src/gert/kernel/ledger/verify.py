@@ -15,6 +15,7 @@ import msgspec
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.events.chain import GENESIS, ChainReader, ChainReport
 from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.events.runbook import RunAdopted
 from gert.kernel.events.seal import Check
 from gert.kernel.foundation.signature import Keys, Signature, verify
 from gert.kernel.ledger.projection import Projection, summary_type_of
@@ -80,6 +81,7 @@ class Recomputed:
     started_at: str = ""
     updated_at: str = ""
     tenant: str | None = None
+    adopted: list[RunAdopted] = field(default_factory=list)
     _projection: Projection | None = None
     _answer_hashes: dict[int, str] = field(default_factory=dict)
 
@@ -105,6 +107,8 @@ class Recomputed:
 
     def _add(self, row: Event, event: Envelope) -> None:
         payload = event.payload
+        if isinstance(payload, RunAdopted):
+            self.adopted.append(payload)
         if self._projection is None:
             self.tenant, self.started_at = event.tenant, event.timestamp
             self._projection = Projection(Head(self.run_id, tenant=event.tenant))

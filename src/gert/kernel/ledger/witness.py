@@ -44,7 +44,8 @@ def missing_head(head: Head | None, heads: Sequence[WitnessedHead], lines: Mappi
 
     lines: the events of the run by number, at least those that the heads name
     """
-    for each in heads:
+    # The newest first: it tells how much is missing.
+    for each in reversed(heads):
         if head is None:
             return f"the witness has {each.count} events of the run, and the ledger has no such run"
         # (1) The run goes at least as far as it did.

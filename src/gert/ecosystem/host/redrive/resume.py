@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import field
 
+from gert.ecosystem.approvals.responses import messages_of
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
 from gert.ecosystem.host.config.platform import host_name
@@ -37,7 +38,7 @@ from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
-from gert.errors import IntegrityError, OutputsMissing, UsageError
+from gert.errors import InputError, IntegrityError, OutputsMissing, UsageError
 from gert.kernel.engine.inputs import PROMPT, GivenInput, InputBinding, ResolvedInputs
 from gert.kernel.engine.requests import AwaitApproval, Emit, Request
 from gert.kernel.events.envelope import decode, parse_timestamp
@@ -147,7 +148,12 @@ async def _resume(
         if record.private is not None:
             # Without it the key would be a new one, and no approval that binds a secret input would hold.
             prepared.approval_key = record.private.decode()
-        await _require_witnessed(ledger, options.run_id, run.witness or prepared.settings.witness)
+        await _require_witnessed(
+            ledger,
+            options.run_id,
+            run.witness or prepared.settings.witness,
+            required=prepared.settings.witness_required,
+        )
         inputs = await _inputs(prepared, record, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = record.setup(prepared, inputs)
@@ -205,13 +211,15 @@ async def _resume(
         return await drive_run(session)
 
 
-async def _require_witnessed(ledger: Ledger, run_id: str, where: str | None) -> None:
+async def _require_witnessed(ledger: Ledger, run_id: str, where: str | None, *, required: bool) -> None:
     """Refuse a run that the witness has seen further: its ledger was rolled back, and its steps may be done."""
     if where is None:
         return
     from gert.ecosystem.host.runs.witness import find_missing, is_url, read_witness  # most runs have no witness
 
     if not is_url(where) and not os.path.exists(where):
+        if required:
+            raise UsageError(f"the witness `{where}` is not there, and `witness_required` is set")
         return
     missing = await find_missing(ledger, run_id, await read_witness(where))
     if missing is not None:
@@ -251,8 +259,8 @@ async def _open_tickets(
 ) -> Callable[[Request[Any]], bool]:
     """Tells which requests wait for a ticket that is open, without a response that the run could take."""
     now = await ledger.time()
-    untaken = [each for each in await ledger.messages(run_id) if each.taken is None]
-    received = {each.ticket_id for each in untaken if each.kind == "approval"}
+    messages = messages_of(ledger, run_id)
+    received = {each.ticket_id async for each in messages if each.taken is None and each.kind == "approval"}
     drop_box = drop_box_for(prepared)
 
     def is_open(ask: Request[Any]) -> bool:
@@ -344,6 +352,12 @@ async def _inputs(
     secret = {name: declared[name] for name in record.start.secret_inputs if name in declared}
     sources = resolvers(prepared.options, environ, console)
     found = await resolve(secret, options.given, sources, prepared.floor.policies)
+    for name in record.start.secret_inputs:
+        if name not in found.secrets:
+            raise InputError(
+                f"the run was started with the secret input `{name}`, and it has no value now",
+                hint=f"give it again where it came from, or with --input {name}=@FILE",
+            )
     return record.resolved(found.secrets)
 
 

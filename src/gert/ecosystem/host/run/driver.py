@@ -72,6 +72,9 @@ class JournalPort(Protocol):
     async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
         """Make all events and answers durable; gives the requests whose claims were refused."""
 
+    async def confirm(self) -> None:
+        """Refuse to act where another process has taken the run."""
+
 
 class Suspended(Exception):
     """Every request that is open waits for a person; the run is on record up to there."""
@@ -420,6 +423,8 @@ class Driver:
         try:
             async with asyncio.timeout(ask.timeout) as limit:
                 try:
+                    # A process that was stopped since the call was announced must not make it beside another driver.
+                    await self._journal.confirm()
                     answer = await self._world.answer(ask)
                 except Interrupted as cut:
                     reason = self._reason or self._wish

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -64,6 +64,8 @@ class RecordedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _NUMBERS = re.compile(r"(?:~\d+)(?=/|#\d+\Z|\Z)|#\d+\Z")
+_STALE: Final = 5.0
+"""Seconds after which a process that is about to act asks whether it still drives the run."""
 _ANSWERS = msgspec.json.Encoder(enc_hook=str)
 _LOGGED = msgspec.json.Decoder(RecordedAnswer)
 
@@ -140,6 +142,7 @@ class Journal:
         self._prefix = ""
         self._contracts: dict[int, tuple[dict[str, Any], msgspec.Raw]] = {}
         self._is_broken = False
+        self._written_at = time.monotonic()
         self.finished: list[str] = []
 
     @property
@@ -207,6 +210,15 @@ class Journal:
                 observer.said(envelope, payload)
         return refused
 
+    async def confirm(self) -> None:
+        """Refuse to act where another process has taken the run: LeaseLost.
+
+        The ledger is asked only if this process has not written for a while: it may have been stopped meanwhile.
+        """
+        if self._ledger is not None and time.monotonic() - self._written_at > _STALE:
+            await self._ledger.confirm(self._run_id)
+            self._written_at = time.monotonic()
+
     async def flush(self) -> None:
         """Make what the witness has durable: the run has ended, or waits."""
         if self._witness is not None:
@@ -264,6 +276,7 @@ class Journal:
             written = await self._ledger.append(self._run_id, write, adopt=self._adopt)
             if not isinstance(written, Written):
                 raise TraceError(f"the ledger refused an append to run `{self._run_id}`")
+            self._written_at = time.monotonic()
             refused = written.refused
             if self._witness is not None:
                 await self._witness.add(written.batch.head)

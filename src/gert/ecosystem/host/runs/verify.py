@@ -33,6 +33,8 @@ class Verified(msgspec.Struct, frozen=True):
     events: int
     checks: tuple[Check, ...]
     signed_by: str | None
+    adopted: tuple[str, ...] = ()
+    """Parts of the run that no key sealed while they were written, and that an operator adopted."""
 
     @property
     def valid(self) -> bool:
@@ -95,7 +97,11 @@ def check_record(archive: Archive, run_id: str, demands: Demands) -> Verified:
     kind: Literal["runbook", "agent"] = "runbook" if found.head.kind == "runbook" else "agent"
     checks = [*report.checks, *_trace_checks(found, stored, demands)]
     numbered = tuple(Check(number, each.name, each.passed, each.reason) for number, each in enumerate(checks, start=1))
-    return Verified(run_id, kind, found.events, numbered, report.signed_by)
+    adopted = tuple(
+        f"{each.events} events were not sealed when `{each.actor}` adopted them: {each.reason}"
+        for each in found.adopted
+    )
+    return Verified(run_id, kind, found.events, numbered, report.signed_by, adopted)
 
 
 def _trace_checks(found: Recomputed, stored: Stored, demands: Demands) -> list[Check]:

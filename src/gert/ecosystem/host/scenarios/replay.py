@@ -65,6 +65,9 @@ class Tape:
     def log(self, entry: RecordedAnswer) -> None:
         """Answers are in the scenario already."""
 
+    async def confirm(self) -> None:
+        """A replay has no ledger, and no other driver."""
+
     async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
         """There is nothing to wait for, and no limit to claim."""
         return {}

@@ -17,6 +17,7 @@ from gert.ecosystem.surfaces.cli.render.run_text import COLOURS
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_run_id
+from gert.kernel.foundation.text import printable
 
 
 @click.command(name="status", epilog="Example: gert run status 20260228-1430")
@@ -100,6 +101,9 @@ def _say_verified(found: Verified, *, named: bool) -> None:
     print_line(name + (click.style("valid", fg=GOOD) if found.valid else click.style("invalid", fg=BAD)))
     for reason in found.reasons:
         print_error(f"{name}{reason}")
+    unproven = [check for check in found.checks if check.passed is None]
+    for note in (*(f"{check.name} not checked: {check.reason}" for check in unproven), *found.adopted):
+        click.echo(f"  {printable(note)}", err=True)
 
 
 @click.command(name="summaries", epilog="Example: gert run summaries triage-1 --type task_progress --db agents.db")
@@ -178,6 +182,7 @@ def _document(found: Verified) -> dict[str, Any]:
         "kind": found.kind,
         "events": found.events,
         "signed_by": found.signed_by,
+        "adopted": list(found.adopted),
         "checks": [
             {"number": check.number, "name": check.name, "passed": check.passed, "reason": check.reason}
             for check in found.checks
