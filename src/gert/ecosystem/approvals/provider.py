@@ -163,7 +163,7 @@ class TicketApprovals:
             await self._drop_box.collect(self._ledger, self._run_id, _ticket(ask))
 
     async def _untaken(self, ask: AwaitApproval) -> list[Message]:
-        """The next responses to take. Rejections come first: none waits behind approvals that close the ticket."""
+        """The next responses to take, in order, with every rejection: none waits behind approvals that decide."""
         rejections: list[Message] = []
         others: list[Message] = []
         async for each in messages_of(self._ledger, self._run_id, ask.ticket_id):
@@ -173,7 +173,7 @@ class TicketApprovals:
                     kept.append(each)
                 if len(rejections) == MOST_TAKEN:
                     break
-        return (rejections + others)[:MOST_TAKEN]
+        return sorted((rejections + others)[:MOST_TAKEN], key=lambda each: each.id)
 
     def _responses(self, ask: AwaitApproval, messages: list[Message]) -> tuple[Response, ...]:
         """The responses in messages, with their signatures verified."""

@@ -23,9 +23,9 @@ def version_line() -> str:
 
 
 def _checkout_commit() -> str | None:
-    # src/gert/ecosystem/host/config/version.py: four folders up from this file's own is the checkout.
+    # src/gert/ecosystem/host/config/version.py: five folders up from this file's own is the checkout.
     root = os.path.abspath(__file__)
-    for _ in range(5):
+    for _ in range(6):
         root = os.path.dirname(root)
     if not os.path.isfile(os.path.join(root, "src", "gert", "_version.py")):
         return None
