@@ -191,8 +191,9 @@ class TestBrokenConnections:
         async def main() -> None:
             ledger = PostgresLedger(own_server.dsn, max_retry_attempts=2, retry_backoff_seconds=0.01)
             await append_all(ledger, "run", ["a"])
-            waiting = asyncio.create_task(ledger.wait("run", 2, 60))
-            while not ledger._waiting._waiters:
+            patient = PostgresLedger(own_server.dsn, max_retry_attempts=20, retry_backoff_seconds=0.5)
+            waiting = asyncio.create_task(patient.wait("run", 2, 60))
+            while not patient._waiting._waiters:
                 await asyncio.sleep(0.001)
             await asyncio.to_thread(own_server.stop)
             wanted = [
@@ -208,6 +209,7 @@ class TestBrokenConnections:
                 await append_all(other, "run", ["d"])
                 assert await waiting
             assert await notes_of(ledger, "run") == ["a", "c", "d"]
+            await patient.close()
             await ledger.close()
 
         asyncio.run(main())
