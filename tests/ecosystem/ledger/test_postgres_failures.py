@@ -12,6 +12,7 @@ from tests.ecosystem.ledger.ledgers import asks, note, says
 from tests.ecosystem.ledger.postgres_writes import append_all, notes_of
 from tests.postgres import Server
 
+from gert.ecosystem.ledger.postgres.faults import is_transient
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.errors import TraceError, Unavailable
 from gert.kernel.ledger.record import Held, RunFilter, Written
@@ -95,6 +96,20 @@ async def append_when_it_is_back(ledger: PostgresLedger) -> None:
                 return
             except Unavailable:
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "transient"),
+    [
+        pytest.param("asyncpg.connection", "None.bind_execute", True, id="a connection whose protocol is gone"),
+        pytest.param("gert.somewhere", "None.bind_execute", False, id="a mistake of gert"),
+        pytest.param("asyncpg.connection", "(1).bind_execute", False, id="another mistake of asyncpg"),
+    ],
+)
+def test_a_connection_that_is_cut_inside_asyncpg_is_tried_again(module: str, code: str, transient: bool) -> None:
+    with pytest.raises(AttributeError) as caught:
+        exec(code, {"__name__": module})
+    assert is_transient(caught.value) is transient
 
 
 class TestBrokenConnections:

@@ -24,6 +24,8 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, asyncpg.InterfaceError):
         # Another task may have given up the pool that this one was about to use.
         return "closed" in str(error) or "closing" in str(error)
+    if isinstance(error, AttributeError):
+        return _is_cut_off(error)
     return isinstance(
         error,
         (
@@ -37,6 +39,15 @@ def is_transient(error: BaseException) -> bool:
             asyncpg.TooManyConnectionsError,
         ),
     )
+
+
+def _is_cut_off(error: AttributeError) -> bool:
+    """Whether asyncpg used a connection that was cut meanwhile, and whose protocol it has dropped."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    module = str(frame.tb_frame.f_globals.get("__name__", "")) if frame is not None else ""
+    return error.obj is None and module.partition(".")[0] == "asyncpg"
 
 
 def is_undone(error: BaseException) -> bool:
