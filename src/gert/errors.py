@@ -8,13 +8,19 @@
     │   └── TemplateEvalError       fails or exceeds its budget when evaluated
     ├── PatternError            a regular expression that does not compile
     ├── InputError              a value is missing or does not fit what was declared
+    │   └── ArgumentTypeError       an argument is of the wrong type
     ├── CanonicalError          a value that has no canonical JSON form
     ├── TraceError              a trace or ledger cannot be written or read
     │   ├── Busy                    another process is writing the record
     │   └── Unavailable             the ledger server cannot be reached
     ├── IntegrityError          a chain, seal or signature is invalid
+    ├── Refused                 a plan, skill or secret is refused; `rule` says why
     ├── InDoubt                 a call may have happened; the operator must reconcile it
     │   └── OutputsMissing          it succeeded, and required outputs are not given
+    ├── RpcError                a JSON-RPC call
+    │   ├── RpcFault                the peer answered with an error; `code` and `data` are the peer's
+    │   ├── RpcTimeout              no answer in time
+    │   └── RpcLost                 the connection ended; `sent` says whether the call may have been received
     ├── AgentError              a durable agent run
     │   ├── RunError                the run cannot be used, for example because it belongs to another tenant
     │   │   ├── RunExists               it already exists
@@ -28,18 +34,22 @@
     │   ├── BudgetExceededError     the tenant's budget is spent
     │   ├── ToolExecutionFailedError    a tool step failed; `outcome` says how
     │   │   └── ToolNotFound            there is no such tool
-    │   └── HarnessStateError       a harness cannot continue from its saved state
+    │   ├── HarnessStateError       a harness cannot continue from its saved state
+    │   │   └── TaskProgressValidationError     tasks may not change in this way
+    │   ├── MaxIterationsExceeded   an agent has no answer after its last turn
+    │   └── AgentRunFailed          a sub-agent failed; `status` says how
     ├── ToolError               raised by a tool
     │   ├── ToolTransientError      the call did not happen; a retry may succeed
     │   ├── ToolPermanentError      the call did not happen; a retry will not succeed
-    │   └── ToolUnknownOutcomeError     the call may have happened
+    │   ├── ToolUnknownOutcomeError     the call may have happened
+    │   └── ToolSuspended           the call has not ended; the same step continues it
     └── ModelError              raised by a model or its transport
         ├── ModelTimeoutError       no answer in time
         ├── ModelTransientError     a retry may succeed
         └── ModelPermanentError     a retry will not succeed
 
 Errors of callers are also what Python callers expect: `UsageError`, `InputError`, `CanonicalError` and `RunError` are
-`ValueError`s, and `RunNotFound` and `ToolNotFound` are `KeyError`s.
+`ValueError`s, `ArgumentTypeError` is a `TypeError` as well, and `RunNotFound` and `ToolNotFound` are `KeyError`s.
 
 Messages are lower case, one line, without a final period; the user's words are in backticks.
 """
@@ -90,7 +100,18 @@ class PatternError(GertError):
 
 
 class InputError(GertError, ValueError):
-    """A value is missing or does not fit what was declared."""
+    """A value is missing or does not fit what was declared.
+
+    problems: each input that has no value, and why, as `gert.kernel.engine.inputs.InputProblem`
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, problems: Sequence[object] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems)
+
+
+class ArgumentTypeError(InputError, TypeError):
+    """An argument is of the wrong type."""
 
 
 class CanonicalError(GertError, ValueError):
@@ -117,6 +138,14 @@ class IntegrityError(GertError):
     """A chain, seal or signature is invalid."""
 
 
+class Refused(GertError):
+    """A plan, skill, secret or request is refused, or its execution failed; `rule` names the reason for machines."""
+
+    def __init__(self, rule: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.rule = rule
+
+
 class InDoubt(GertError):
     """A call may have happened; the operator must reconcile it."""
 
@@ -127,6 +156,36 @@ class OutputsMissing(InDoubt):
     def __init__(self, message: str, *, missing: Sequence[object], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.missing = missing
+
+
+class RpcError(GertError, RuntimeError):
+    """A JSON-RPC call failed."""
+
+
+class RpcFault(RpcError):
+    """The peer answered with an error, or a handler answers with one."""
+
+    def __init__(self, message: str, *, code: int = -32000, data: object = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.data = data
+
+
+class RpcTimeout(RpcError, TimeoutError):
+    """No answer came in time."""
+
+
+class RpcLost(RpcError, ConnectionError):
+    """The connection to the peer ended, or was never made.
+
+    sent: the peer may have received the call
+    by_exit: the process ended, and did not violate the protocol
+    """
+
+    def __init__(self, message: str, *, sent: bool = True, by_exit: bool = False, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.sent = sent
+        self.by_exit = by_exit
 
 
 class AgentError(GertError, RuntimeError):
@@ -230,6 +289,22 @@ class HarnessStateError(AgentError):
     """A harness cannot continue from its saved state."""
 
 
+class TaskProgressValidationError(HarnessStateError):
+    """The tasks of a harness may not change in this way."""
+
+
+class MaxIterationsExceeded(AgentError):
+    """An agent has no accepted answer after its last turn."""
+
+
+class AgentRunFailed(AgentError):
+    """The run of a sub-agent failed."""
+
+    def __init__(self, *, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class ToolError(GertError, RuntimeError):
     """Raised by a tool about its own call."""
 
@@ -244,6 +319,17 @@ class ToolPermanentError(ToolError):
 
 class ToolUnknownOutcomeError(ToolError):
     """The call may have happened."""
+
+
+class ToolSuspended(ToolError):
+    """Raised by a resumable tool whose call has not ended: the same step continues it.
+
+    reason: why; the caller of the step gets this exception
+    """
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(f"the call is suspended: {reason}")
+        self.reason = reason
 
 
 class ModelError(GertError, RuntimeError):
@@ -305,6 +391,7 @@ _EXITS: Final[Mapping[type[GertError], Exit]] = {
     InputError: Exit.USAGE,
     DocumentError: Exit.REFUSED,
     IntegrityError: Exit.REFUSED,
+    Refused: Exit.REFUSED,
     InDoubt: Exit.NOT_COMPLETED,
     Busy: Exit.USAGE,
 }

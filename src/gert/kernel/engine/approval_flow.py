@@ -1,6 +1,6 @@
 """The approval of a step: run its preview, submit a ticket, wait for responses, and emit the decision.
 
-`gert.kernel.engine.approval_rules` decides which responses count and whether they are enough.
+`gert.kernel.governance.approval_rules` decides which responses count and whether they are enough.
 """
 
 from collections.abc import Iterator
@@ -12,22 +12,18 @@ from gert.kernel.engine.approval_request import (
     NO_PREVIEW,
     Preview,
     approver_lists,
-    as_recorded,
     build_request,
     subject_of,
 )
-from gert.kernel.engine.approval_rules import Tally, Ticket, hash_of, tally
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import assumed_result
 from gert.kernel.engine.plan import PreviewSettings, StepSettings
 from gert.kernel.engine.policy_gate import decision_of
 from gert.kernel.engine.requests import (
     ApprovalAnswer,
-    ApprovalRequest,
     AwaitApproval,
     CallPreview,
     Emit,
-    Response,
     Steps,
     Subject,
     SubmitApproval,
@@ -38,18 +34,17 @@ from gert.kernel.engine.step_inputs import masked_inputs
 from gert.kernel.events.runbook import (
     ApprovalEscalated,
     ApprovalOutdated,
-    ApprovalRefused,
-    ApprovalResolved,
-    ApprovalResponse,
-    ApprovalSubmitted,
     PreviewCaptured,
     PreviewSkipped,
 )
 from gert.kernel.events.vocabulary import ApprovalStatus, FailureKind
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.principal import KERNEL, Principal
+from gert.kernel.governance.approval import ApprovalRequest, Response
+from gert.kernel.governance.approval_rules import Tally, Ticket, hash_of, tally
 from gert.kernel.governance.decide import Approvers
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.ledger.approval_events import decided, resolved_event, response_event, submitted_event
 from gert.kernel.runbook.command import masked_preview
 from gert.kernel.runbook.documents.steps import Step, ToolStep
 
@@ -127,7 +122,7 @@ def approve(
         preview = yield from run_preview(step, frame, settings, inputs, keys)
         if decision.verdict is not Verdict.REQUIRE_APPROVAL:
             return None
-        subject = subject_of(step, settings, inputs)
+        subject = subject_of(step, frame, settings, inputs)
         request = build_request(step, frame, settings, inputs, preview, decision.approvers)
         result = yield from _run_ticket(request, subject, frame, settings, keys)
         if result is _EXPIRED and decision.on_timeout == "escalate":
@@ -172,9 +167,9 @@ def _run_ticket(
     if ticket.failure is not None:
         return _refusal(ticket.failure.kind, ticket.failure.message)
     request = _as_submitted(request, ticket)
-    yield frame.emit(_submitted(request, ticket), frame.run.actor)
     times: dict[str, Any] = {"created_at": ticket.created_at, "expires_at": ticket.expires_at}
     asked = Ticket(id=ticket.ticket_id, request=request, **times)
+    yield frame.emit(submitted_event(asked, ticket.method), frame.run.actor)
     wait = AwaitApproval(
         key=next(keys),
         path=frame.path or "",
@@ -203,17 +198,8 @@ def _run_ticket(
         wait = msgspec.structs.replace(wait, key=next(keys))
     status, why = _verdict(answer, count)
     by = count.resolved_by
-    resolved = ApprovalResolved(
-        ticket_id=ticket.ticket_id,
-        step_id=frame.step_id,
-        approved=status == "approved",
-        status=status,
-        method=ticket.method,
-        approver_id=by.approver if by is not None else None,
-        approvers=tuple(each.approver for each in count.approvals),
-        verified=bool(count.approvals) and all(each.verified for each in count.approvals),
-        signature=by.signature if by is not None else None,
-        reason=why,
+    resolved = resolved_event(
+        count, status, why, ticket_id=ticket.ticket_id, step_id=frame.step_id, method=ticket.method
     )
     yield frame.emit(resolved, Principal("human", by.approver) if by is not None else KERNEL)
     decision = settings.decision
@@ -235,22 +221,9 @@ def _response_events(
 ) -> Iterator[Emit]:
     """Emit each response as accepted or refused; a refused response changes nothing."""
     for response, objection in zip(answer.responses, objections, strict=True):
-        fields: dict[str, Any] = {
-            "ticket_id": ticket.ticket_id,
-            "step_id": frame.step_id,
-            "approved": response.approved,
-            "approver_id": response.approver,
-            "method": ticket.method,
-            "timestamp": response.timestamp,
-            "received_at": response.received_at,
-            "request_hash": response.request_hash or None,
-            "reason": response.reason,
-            "verified": response.verified,
-            "signature": response.signature,
-            "signature_alg": response.signature_alg,
-            "key_id": response.key_id,
-        }
-        event = ApprovalResponse(**fields) if objection is None else ApprovalRefused(**fields, objection=objection)
+        event = response_event(
+            response, objection, ticket_id=ticket.ticket_id, step_id=frame.step_id, method=ticket.method
+        )
         yield frame.emit(event, Principal("human", response.approver))
 
 
@@ -263,13 +236,9 @@ def _escalation(frame: Frame, ticket: TicketAnswer, escalations: frozenset[Appro
 
 
 def _verdict(answer: ApprovalAnswer, count: Tally) -> tuple[ApprovalStatus, str | None]:
-    by = count.resolved_by
-    if by is not None and by.approved:
-        return "approved", None
-    if by is not None:
-        return "rejected", f"rejected by `{by.approver}`" + (f": {by.reason}" if by.reason else "")
-    if answer.expired:
-        return "expired", "no approver approved in time"
+    found_by = decided(count, expired=answer.expired)
+    if found_by is not None:
+        return found_by
     if answer.failure is not None:
         return "rejected", answer.failure.message
     found = len(count.approvals)
@@ -282,28 +251,12 @@ def _refusal(kind: Any, message: str) -> Result:
 
 def _as_submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalRequest:
     """Return the request as it was recorded at submission, which is what the approvers respond to."""
-    recorded: dict[str, Any] = {name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets")}
+    recorded: dict[str, Any] = {
+        name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets", "plan")
+    }
     if ticket.admitted is not None:
         recorded["admitted"] = ticket.admitted
     if ticket.must_sign:
         recorded["require_signed_approvals"] = True
     bound = msgspec.structs.replace(request, **recorded)
     return msgspec.structs.replace(bound, request_hash=ticket.request_hash or hash_of(bound))
-
-
-def _submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalSubmitted:
-    return ApprovalSubmitted(
-        ticket_id=ticket.ticket_id,
-        step_id=request.step_id,
-        risk_level=request.risk_level,  # type: ignore[arg-type]
-        request_hash=request.request_hash,
-        min_approvers=request.min_approvers,
-        method=ticket.method,
-        expires_at=ticket.expires_at,
-        approvers=tuple(sorted({name for approver_lists in request.approvers for name in approver_lists})),
-        requested_by=request.requested_by,
-        preview_digest=digest(request.preview.encode()) if request.preview is not None else None,
-        program=request.program,
-        created_at=ticket.created_at,
-        request=as_recorded(request),
-    )

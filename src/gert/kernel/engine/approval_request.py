@@ -7,12 +7,13 @@ import msgspec
 
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import StepSettings
-from gert.kernel.engine.requests import ApprovalRequest, Subject
+from gert.kernel.engine.requests import Subject
 from gert.kernel.engine.step_inputs import masked_inputs
-from gert.kernel.foundation.secret_refs import all_refs, masked
+from gert.kernel.foundation.secret_refs import all_refs
+from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.governance.decide import Approvers
 from gert.kernel.runbook.command import masked_call
-from gert.kernel.runbook.documents.steps import Step, ToolStep
+from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
 
 RUNBOOK: Final = "runbook"
 TOOL: Final = "tool"
@@ -27,16 +28,6 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_PREVIEW: Final = Preview(command=())
-
-
-def as_recorded(request: ApprovalRequest) -> dict[str, Any]:
-    """The request as plain data without secrets: what approvers see, and what the hash can be computed from.
-
-    The id of the run is that of the event.
-    """
-    plain: dict[str, Any] = masked(msgspec.to_builtins(request, enc_hook=str))
-    del plain["run_id"]
-    return plain
 
 
 def build_request(
@@ -75,8 +66,9 @@ def build_request(
         min_approvers=max(1, decision.min_approvers),
         approvers=approver_lists(lists),
         admitted=tuple(tuple(sorted(each.everybody(setup.groups))) for each in _sorted(lists)),
-        separation_of_duties=decision.separation_of_duties,
-        require_signed_approvals=decision.require_signed_approvals,
+        # An agent that starts a run is never one of its approvers (DECISIONS 77).
+        separation_of_duties=decision.separation_of_duties or setup.started.principal is not None,
+        require_signed_approvals=decision.require_signed_approvals or setup.started.require_signed,
         requested_by=setup.actor,
         approval_timeout=decision.approval_timeout,
         notify=tuple(sorted(decision.notify)),
@@ -84,11 +76,11 @@ def build_request(
     )
 
 
-def subject_of(step: Step, settings: StepSettings, inputs: dict[str, Any]) -> Subject:
+def subject_of(step: Step, frame: Frame, settings: StepSettings, inputs: dict[str, Any]) -> Subject:
     """Return the call that a request is about."""
     if isinstance(step, ToolStep):
-        return Subject(inputs=inputs, tool=step.tool, action=settings.action or "")
-    return Subject(inputs=inputs)
+        return Subject(inputs=inputs, tool=step.tool, action=settings.action or "", call=frame.key or "")
+    return Subject(inputs=inputs, extension=step.extension if isinstance(step, ExtensionStep) else None)
 
 
 def approver_lists(lists: frozenset[Approvers]) -> tuple[tuple[str, ...], ...]:

@@ -3,7 +3,6 @@
 It reads nothing but its arguments, so a real process and a scenario's canned text give the same outputs.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -13,6 +12,7 @@ import msgspec
 from gert.errors import CanonicalError, InputError, PatternError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import require_canonical
+from gert.kernel.foundation.json_path import Absent, follow
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.text import lines_of, without_trailing_newlines
 from gert.kernel.foundation.values import coerce, show
@@ -20,9 +20,6 @@ from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
 
 _UNDECLARED: Final = Parameter()
-_SEGMENT: Final = re.compile(r"\[([0-9]+)\]|([^.\[\]\s]+)")
-_ROOT: Final = re.compile(r"^\$(?=[.\[]|$)")
-_MAX_INDEX_DIGITS: Final = 9
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
 
@@ -157,16 +154,7 @@ def _match(pattern: str, text: str, stream: str, truncated: frozenset[str]) -> s
 
 def _follow(value: Any, path: str) -> Any:
     """Return the value at a path such as `a.b[0].c`."""
-    for index, name in _SEGMENT.findall(_ROOT.sub("", path)):
-        at = _index(index or name)
-        if isinstance(value, dict) and name in value:
-            value = value[name]
-        elif isinstance(value, list) and at is not None and at < len(value):
-            value = value[at]
-        else:
-            raise _AbsentError(f"expected {show(path)} in the JSON on stdout, found nothing there")
-    return value
-
-
-def _index(digits: str) -> int | None:
-    return int(digits) if len(digits) <= _MAX_INDEX_DIGITS and digits.isascii() and digits.isdecimal() else None
+    try:
+        return follow(value, path)
+    except Absent:
+        raise _AbsentError(f"expected {show(path)} in the JSON on stdout, found nothing there") from None

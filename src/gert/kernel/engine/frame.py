@@ -107,7 +107,7 @@ class Run:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.program = setup.program
-        self.actor = Principal("human", setup.actor)
+        self.actor = setup.started.principal or Principal("human", setup.actor)
         self.assumption: SkipReason | None = None
         """Why some state is unknown; None until an answer is assumed."""
         self.break_glass_count = 0

@@ -6,7 +6,7 @@ problems together, and prompts for nothing if the run cannot begin anyway.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec import field
@@ -30,7 +30,8 @@ PROVIDER: Final = "provider/"
 UNSET: Final = "unset"
 """The source of an optional input whose binding has no value."""
 
-EFFECTS: Final = {ENV: "environment", FILE: "filesystem"}
+PROVIDER_EFFECT: Final = "network"
+EFFECTS: Final = {ENV: "environment", FILE: "filesystem", "provider": PROVIDER_EFFECT}
 """The effect that rules see when an input is read from a source."""
 
 RESERVED_PREFIX: Final = "GERT_"
@@ -93,9 +94,19 @@ class ResolvedInputs(msgspec.Struct, frozen=True):
         return f"ResolvedInputs({', '.join(f'{name} from {source}' for name, source in self.sources.items())})"
 
 
-class _Problem(NamedTuple):
+class InputProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why one input has no value; `InputError.problems` lists them.
+
+    input: the name of the input
+    source: where its value was to come from; None if it is not bound and was not given
+    kind: `unknown_input`, `no_value`, `invalid_value`, `denied`, or the kind of the failure of its source
+    """
+
+    input: str
+    kind: str
     message: str
-    hint: str | None
+    source: str | None = None
+    hint: str | None = None
 
 
 class _Resolution:
@@ -105,16 +116,19 @@ class _Resolution:
         self.parameters = {name: block.parameter() for name, block in inputs.items()}
         self.found: dict[str, tuple[Any, str]] = {}
         self.unset: set[str] = set()
-        self.problems: list[_Problem] = []
+        self.problems: list[InputProblem] = []
 
     def set(self, name: str, value: Any, source: str) -> None:
         """Set a value if it fits its type, else add a problem."""
         try:
             self.found[name] = fit(_split(value, self.parameters[name], source), self.parameters[name]), source
         except InputError as problem:
-            self.problems.append(
-                _Problem(f"input `{name}` from {_source_text(source)}: {problem.message}", problem.hint)
-            )
+            self.refuse(name, source, "invalid_value", problem.message, problem.hint)
+
+    def refuse(self, name: str, source: str, kind: str, reason: str, hint: str | None = None) -> None:
+        """Add a problem with the value of a source."""
+        message = f"input `{name}` from {_source_text(source)}: {reason}"
+        self.problems.append(InputProblem(input=name, source=source, kind=kind, message=message, hint=hint))
 
     def use_default(self, name: str, binding: InputBinding | None = None) -> None:
         """Use the default; add a problem if a required input has none."""
@@ -124,8 +138,9 @@ class _Resolution:
         elif parameter.has_default:
             self.set(name, parameter.default, "default")
         elif parameter.required:
-            hint = _how_to_give(name, parameter, binding)
-            self.problems.append(_Problem(f"no value for required input `{name}`", hint))
+            hint, source = _how_to_give(name, parameter, binding), binding.source if binding is not None else None
+            message = f"no value for required input `{name}`"
+            self.problems.append(InputProblem(input=name, source=source, kind="no_value", message=message, hint=hint))
         elif binding is not None:
             self.unset.add(name)
 
@@ -133,8 +148,8 @@ class _Resolution:
         """Apply a resolver's answer to one binding; a failure is not a missing value, so no default hides it."""
         name = binding.name
         if name in answer.failures:
-            message = f"input `{name}` from {_source_text(binding.source)}: {answer.failures[name].message}"
-            self.problems.append(_Problem(message, None))
+            hint = GIVE_HINT if binding.source.startswith(PROVIDER) else None
+            self.refuse(name, binding.source, answer.failures[name].kind, answer.failures[name].message, hint)
         elif name in answer.values:
             self.set(name, answer.values[name], binding.source)
         else:
@@ -178,9 +193,7 @@ def resolve_inputs(
             if refusal is None:
                 bound.append((resolver, binding))
             else:
-                resolution.problems.append(
-                    _Problem(f"input `{name}` from {_source_text(block.from_)}: {refusal}", _GIVE_HINT)
-                )
+                resolution.refuse(name, block.from_, "denied", refusal, GIVE_HINT)
     for batch in _batches(bound):
         if batch.resolver == PROMPT and resolution.problems:
             break
@@ -200,13 +213,16 @@ def _split(value: Any, parameter: Parameter, source: str) -> Any:
     return [piece.strip() for piece in value.split(",") if piece.strip()]
 
 
-_GIVE_HINT: Final = "pass the value with --var or --input"
+GIVE_HINT: Final = "pass the value with --var or --input"
 
 
 def effect_of(source: str) -> str | None:
-    """Return the effect of reading an input from its source; None for prompts and providers."""
+    """Return the effect of reading an input from its source; None for prompts, and for inputs without a source."""
+    if source in ("", PROMPT):
+        return None
     prefix, slash, _ = source.partition("/")
-    return EFFECTS.get(prefix) if slash else None
+    # The short form `cmdb.server.hostname` names a provider, too.
+    return EFFECTS.get(prefix if slash else "provider")
 
 
 def binding_refusal(source: str, policies: Sequence[Policy]) -> str | None:
@@ -246,13 +262,16 @@ def _error_text(problem: InputError | CanonicalError, parameter: Parameter) -> s
     return f"{expected}; the value is secret and not shown"
 
 
-def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput]) -> Iterator[_Problem]:
+def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput]) -> Iterator[InputProblem]:
     for name in given:
         if name not in inputs:
             guess = did_you_mean(name, inputs)
             takes = f"the runbook takes {', '.join(f'`{known}`' for known in inputs)}"
             hint = f"did you mean `{guess}`?" if guess else takes if inputs else "the runbook takes no inputs"
-            yield _Problem(f"there is no input `{shorten(name)}`", hint)
+            message = f"there is no input `{shorten(name)}`"
+            yield InputProblem(
+                input=shorten(name), source=given[name].source, kind="unknown_input", message=message, hint=hint
+            )
 
 
 def _given_value(given: GivenInput, block: InputBlock) -> Any:
@@ -302,12 +321,13 @@ def _how_to_give(name: str, parameter: Parameter, binding: InputBinding | None) 
     return f"{places[resolver]}, or {give}" if resolver in places else f"{give} or set a default"
 
 
-def _combined_error(problems: list[_Problem]) -> InputError:
+def _combined_error(problems: list[InputProblem]) -> InputError:
     """Return one error that lists all problems and their hints."""
     if len(problems) == 1:
-        return InputError(problems[0].message, hint=problems[0].hint)
+        return InputError(problems[0].message, hint=problems[0].hint, problems=problems)
     told = problems[:_MAX_LISTED]
     more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
     listed = "; ".join([f"({number}) {problem.message}" for number, problem in enumerate(told, 1)] + more)
     hints = [f"({number}) {problem.hint}" for number, problem in enumerate(told, 1) if problem.hint]
-    return InputError(f"{len(problems)} problems with the inputs: {listed}", hint="; ".join(hints) or None)
+    message = f"{len(problems)} problems with the inputs: {listed}"
+    return InputError(message, hint="; ".join(hints) or None, problems=problems)

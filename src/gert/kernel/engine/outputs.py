@@ -17,6 +17,7 @@ from gert.kernel.events.vocabulary import Severity, SkipReason, ViolationKind
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.values import coerce
+from gert.kernel.governance.parameter import Parameter
 
 _NOTHING: Final[Sequence[Payload]] = ()
 _ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=str)
@@ -29,7 +30,7 @@ def keep_declared(
     if answer.assumed is not None:
         return assumed_result(frame, plan.settings, answer.assumed), _NOTHING
     settings = plan.settings
-    outputs, violations = _check_outputs(answer.outputs, settings, complete=answer.failure is None)
+    outputs, violations = _check(answer.outputs, settings, complete=answer.failure is None)
     if answer.reconciled:
         # A result reconciled by the operator is not an execution, so it violates no contract (DECISIONS 70).
         violations = []
@@ -73,27 +74,36 @@ def assumed_result(frame: Frame, settings: StepSettings, reason: SkipReason | No
 Violation = tuple[ViolationKind, str, Severity]
 
 
-def _check_outputs(
+def _check(
     outputs: Mapping[str, Any], settings: StepSettings, *, complete: bool
 ) -> tuple[dict[str, Any], list[Violation]]:
-    """Return the declared outputs in their declared types, and the violations of the contract."""
-    declared = settings.contract.outputs
+    expected = settings.expected if complete else frozenset()
+    return check_outputs(outputs, settings.contract.outputs, expected, settings.target)
+
+
+def check_outputs(
+    outputs: Mapping[str, Any], declared: Mapping[str, Parameter], expected: frozenset[str], target: str
+) -> tuple[dict[str, Any], list[Violation]]:
+    """Return the declared outputs in their declared types, and the violations of the contract.
+
+    expected: outputs that must be there
+    """
     kept: dict[str, Any] = {}
     violations: list[Violation] = []
     for name, value in outputs.items():
         parameter = declared.get(name)
         if parameter is None:
-            message = f"`{settings.target}` produced the output `{name}`, which its contract does not declare"
+            message = f"`{target}` produced the output `{name}`, which its contract does not declare"
             violations.append(("undeclared_output", message, "warning"))
             continue
         try:
             kept[name] = PLACEHOLDER if parameter.secret else _coerced(value, parameter.type)
         except GertError as error:
-            violations.append(("wrong_type", f"the output `{name}` of `{settings.target}`: {error.message}", "warning"))
-    if complete and not settings.expected <= outputs.keys():
+            violations.append(("wrong_type", f"the output `{name}` of `{target}`: {error.message}", "warning"))
+    if not expected <= outputs.keys():
         for name in declared:
-            if name in settings.expected and name not in outputs:
-                message = f"`{settings.target}` did not produce the output `{name}`, which its contract declares"
+            if name in expected and name not in outputs:
+                message = f"`{target}` did not produce the output `{name}`, which its contract declares"
                 violations.append(("missing_output", message, "warning"))
     return kept, violations
 
@@ -115,7 +125,7 @@ def _determinism_violations(
     """Report a step declared `deterministic` that gave different outputs for equal inputs."""
     settings = plan.settings
     earlier = frame.run.earlier_outputs(f"{settings.target} {plan.step_id}", _ENCODER.encode(inputs), outputs)
-    again = None if answer.again is None else _check_outputs(answer.again, settings, complete=False)[0]
+    again = None if answer.again is None else _check(answer.again, settings, complete=False)[0]
     given = _ENCODER.encode(outputs)
     differing = next((each for each in (earlier, again) if each is not None and _ENCODER.encode(each) != given), None)
     if differing is not None:

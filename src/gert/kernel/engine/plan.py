@@ -20,7 +20,8 @@ from gert.kernel.runbook.documents.steps import EndStep, ExtensionStep, Step, To
 from gert.kernel.runbook.documents.tool import ActionBlock
 from gert.kernel.runbook.program import Program
 
-EXTENSION_TIMEOUT: Final = 60.0
+SERVER_TIMEOUT: Final = 60.0
+"""Seconds that an extension or a server has to answer, if the author sets no `timeout`."""
 MAX_BACKOFF: Final = 300.0
 """The most seconds between attempts, if the author sets no `max_backoff`."""
 
@@ -133,6 +134,7 @@ class Planner:
         block = action[1] if action is not None else None
         risk = max(risk_of(each) for each in (contract, within) if each is not None).word
         asks = decision.verdict is Verdict.REQUIRE_APPROVAL
+        answers = tool.answers if tool is not None else isinstance(step, ExtensionStep)
         return StepSettings(
             contract=contract,
             decision=decision,
@@ -142,10 +144,10 @@ class Planner:
             risk=risk,
             full=contract.full(),
             summary=contract.summary() | {"risk": risk},
-            expected=_expected(contract, block),
+            expected=expected_outputs(contract, block, answers=answers),
             target=_target(step, action),
             action=action[0] if is_tool and action is not None else None,
-            timeout=_timeout(step, block),
+            timeout=_timeout(step, block, answers=answers),
             retry=_retry(step, block) if contract.idempotent else NO_RETRY,
             preview=self._preview(step, contract, within) if block is not None and block.preview else None,
             visibility=Visibility(step.visibility.allow, step.visibility.deny) if step.visibility is not None else None,
@@ -175,8 +177,9 @@ def preview_refusal(decision: Decision) -> str | None:
     return f"policy says `{decision.verdict.word}`{by}, and a preview runs only if it is allowed"
 
 
-def _expected(contract: Contract, action: ActionBlock | None) -> frozenset[str]:
-    extracted = action.extract if action is not None else {}
+def expected_outputs(contract: Contract, action: ActionBlock | None, *, answers: bool) -> frozenset[str]:
+    """Return the outputs that must be there; an extension or server answers with them, so all count (DECISIONS 83)."""
+    extracted = contract.outputs if answers else action.extract if action is not None else {}
     outputs = contract.outputs.items()
     return frozenset(name for name, each in outputs if each.required or (name in extracted and not each.optional))
 
@@ -187,11 +190,15 @@ def _target(step: Step, action: tuple[str, ActionBlock] | None) -> str:
     return step.extension if isinstance(step, ExtensionStep) else step.type
 
 
-def _timeout(step: Step, action: ActionBlock | None) -> float | None:
-    timeout = step.timeout or (action.timeout if action is not None else None)
+def _timeout(step: Step, action: ActionBlock | None, *, answers: bool) -> float | None:
+    return seconds_for(step.timeout or (action.timeout if action is not None else None), answers=answers)
+
+
+def seconds_for(timeout: str | None, *, answers: bool) -> float | None:
+    """Return the time limit of a call; one of a server that has none of its own has the usual one."""
     if timeout is not None:
         return parse_duration(timeout).total_seconds()
-    return EXTENSION_TIMEOUT if isinstance(step, ExtensionStep) else None
+    return SERVER_TIMEOUT if answers else None
 
 
 def _retry(step: Step, action: ActionBlock | None) -> Retry:

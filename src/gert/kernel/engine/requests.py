@@ -14,6 +14,7 @@ from msgspec import field
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.contract import Contract
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     failure: why the request failed; its kind decides whether the step failed or could not execute
     redacted: how many secrets were masked in it
     assumed: why the request was not made, so that its result is unknown
+    message_id: the message of the inbox that it came in, or that let the call begin
     """
 
     duration: float = 0.0
@@ -40,6 +42,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     failure: Failure | None = None
     redacted: int = 0
     assumed: Literal["dry_run", "probe", "after_skipped_write"] | None = None
+    message_id: int | None = None
 
 
 class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
@@ -76,6 +79,7 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
     request_hash: the hash of the request as submitted; the run compares the call it would make with it
     program, folder, host: where the program was found and would run, and on which host
     secrets: an HMAC of each secret input, by input
+    plan: the plan that a runner would execute, for a step that calls a skill
     admitted: who may approve, list by list, with groups looked up when the request was submitted
     must_sign: the ledger can be written by others, so only signed approvals count
     """
@@ -87,39 +91,11 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
     folder: str | None = None
     host: str | None = None
     secrets: dict[str, str] = field(default_factory=dict)
+    plan: dict[str, Any] | None = None
     created_at: str | None = None
     expires_at: str | None = None
     admitted: tuple[tuple[str, ...], ...] | None = None
     must_sign: bool = False
-
-
-class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One approver's response to an approval request.
-
-    ticket_id, request_hash: the request it responds to, if the response names it
-    verified: its signature was checked and is valid
-    flaw: why its signature is invalid
-    unfit: why it is no response at all
-    scripted: it comes from a scenario, so it cannot be signed
-    received_at: when the ledger received it, by the ledger's clock; it decides about the timeout
-    message_id: the message of the inbox it came in
-    """
-
-    approver: str
-    approved: bool
-    timestamp: str
-    reason: str | None = None
-    ticket_id: str = ""
-    request_hash: str = ""
-    signature: str | None = None
-    signature_alg: str | None = None
-    key_id: str | None = None
-    verified: bool = False
-    flaw: str | None = None
-    unfit: str | None = None
-    scripted: bool = False
-    received_at: str | None = None
-    message_id: int | None = None
 
 
 class ApprovalAnswer(Answer, frozen=True, kw_only=True, tag="approval"):
@@ -221,65 +197,17 @@ class CollectEvidence(Request[EvidenceAnswer], frozen=True, kw_only=True):
     approval: "ApprovalRequest | None" = None
 
 
-class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an approver must know: the call, its risk, and the rule that requires approval.
-
-    path: the step's path in the run, which distinguishes loop items and lanes
-    request_hash: binds a response to the exact call (`gert.kernel.engine.approval_rules.hash_of`)
-    approvers, admitted: lists of who may approve, as declared by the policy and with groups resolved
-    tool_digest, command: the tool file, and the command or call that would be made, without the values of secrets
-    hidden: inputs that are not shown, and what marks them secret: `runbook` or `tool`
-    secrets: an HMAC of each hidden input under a key of the run
-    program, folder, host: where the program was found and would run, and on which host
-    preview, preview_command, preview_skipped: what the preview printed, its command, and why it was not run
-    """
-
-    run_id: str
-    runbook: str
-    step_id: str
-    title: str | None
-    risk_level: str
-    rule: str | None
-    contract: dict[str, Any]
-    target: str
-    inputs: dict[str, Any]
-    request_hash: str
-    min_approvers: int
-    approvers: tuple[tuple[str, ...], ...]
-    admitted: tuple[tuple[str, ...], ...]
-    separation_of_duties: bool
-    require_signed_approvals: bool
-    requested_by: str | None
-    approval_timeout: float
-    notify: tuple[str, ...] = ()
-    preview: str | None = None
-    runbook_hash: str = ""
-    extensions: dict[str, Any] = field(default_factory=dict)
-    step_type: str = "tool"
-    description: str | None = None
-    tool_digest: str | None = None
-    command: dict[str, Any] | None = None
-    hidden: dict[str, str] = field(default_factory=dict)
-    secrets: dict[str, str] = field(default_factory=dict)
-    program: str | None = None
-    folder: str | None = None
-    host: str | None = None
-    preview_command: tuple[str, ...] = ()
-    preview_skipped: str | None = None
-    path: str = ""
-
-    @property
-    def place(self) -> str:
-        """The name of the step for people: its path."""
-        return self.path or self.step_id
-
-
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """The call that an approval is about, before it is made; never recorded."""
+    """The call that an approval is about, before it is made; never recorded.
+
+    call: which visit of a step makes it
+    """
 
     inputs: dict[str, Any]
     tool: str | None = None
     action: str = ""
+    call: str = ""
+    extension: str | None = None
 
 
 class SubmitApproval(Request[TicketAnswer], frozen=True, kw_only=True):
@@ -317,6 +245,12 @@ ANSWERS: Final[Mapping[type[Request[Any]], type[AnyAnswer]]] = {
     AwaitApproval: ApprovalAnswer,
     Pause: PauseAnswer,
 }
+
+
+def call_of(key: str) -> str:
+    """Return which visit of a step a request belongs to: its key without the number of the request."""
+    visit, _, number = key.rpartition("#")
+    return visit if visit and number.isdecimal() else key
 
 
 def failed_answer(ask: Request[Any], failure: Failure) -> AnyAnswer:

@@ -21,7 +21,7 @@ from gert.kernel.engine.kinds.tool import run_tool
 from gert.kernel.engine.loop import DuplicateKey, run_loop
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.policy_gate import break_glass_override, permit, permit_retry
-from gert.kernel.engine.requests import ApprovalRequest, Pause, Steps
+from gert.kernel.engine.requests import Pause, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state import State
 from gert.kernel.engine.step_events import (
@@ -38,6 +38,7 @@ from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import ContractEvaluated, Failure, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.principal import Principal, principal_of
+from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.runbook.documents.modifiers import ForEachBlock, PrincipalBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep, Step, ToolStep
 

@@ -18,8 +18,8 @@ from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.events.path import split
 from gert.kernel.events.runbook import ScopeExport, StepComplete, StepStart
 from gert.kernel.foundation.globs import split_path
-from gert.kernel.foundation.secret_refs import is_marked
-from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, Step, ToolStep
+from gert.kernel.foundation.secret_refs import is_marked, masked
+from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, ManualStep, Step, ToolStep
 
 _DEEPEST_SCOPE = 50
 RESERVED_SCOPES: Final = frozenset({REPEAT, STEP})
@@ -77,6 +77,7 @@ def step_start_event(
             contract_summary=settings.summary,
             extension=step.extension if isinstance(step, ExtensionStep) else None,
             inputs=masked_inputs(inputs, settings.contract) if isinstance(step, ExtensionStep) else {},
+            instructions=masked(inputs["instructions"]) if isinstance(step, ManualStep) else None,
             scope=scope,
             extensions=step.extensions,
         )

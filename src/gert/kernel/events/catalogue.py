@@ -21,10 +21,10 @@ _RUNBOOK: Mapping[str, type[Payload]] = _by_type(runbook.EVENTS)
 
 @cache
 def catalogue() -> Mapping[str, type[Payload]]:
-    """Return all event types; agent events are built only when needed."""
-    from gert.kernel.events import agent
+    """Return all event types; those of agents and runners are built only when needed."""
+    from gert.kernel.events import agent, runner
 
-    return _by_type([*runbook.EVENTS, *agent.EVENTS])
+    return _by_type([*runbook.EVENTS, *agent.EVENTS, *runner.EVENTS])
 
 
 def decode_payload(type_name: str, data: dict[str, Any]) -> Payload:

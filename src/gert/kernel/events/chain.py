@@ -52,26 +52,6 @@ _decode_link = msgspec.json.Decoder(_Link).decode
 _OBJECT = ord("{")
 
 
-class Chain:
-    """The end of a chain that is being written."""
-
-    __slots__ = ("count", "head")
-
-    def __init__(self, head: str = GENESIS, count: int = 0) -> None:
-        self.head = head
-        self.count = count
-
-    @property
-    def next_seq(self) -> int:
-        """The number of the next event; its `prev_hash` is `head`."""
-        return self.count + 1
-
-    def append(self, line: bytes) -> None:
-        """Append the line that was written, without its line break."""
-        self.head = sha256_hex(line)
-        self.count += 1
-
-
 @dataclass(frozen=True, slots=True)
 class Break:
     """One place where a chain is broken; lines count from 1."""

@@ -6,7 +6,6 @@ time. `data` comes last, which lets the seal sign a line without parsing it.
 
 import json
 import re
-from datetime import UTC, datetime
 from types import UnionType
 from typing import Annotated, Any
 
@@ -19,6 +18,18 @@ from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.principal import KERNEL, Principal
 from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.timestamps import format_timestamp, parse_timestamp
+
+__all__ = [
+    "MAX_LINE_BYTES",
+    "Envelope",
+    "decode",
+    "encode",
+    "encode_payload",
+    "format_timestamp",
+    "parse_timestamp",
+    "require_unambiguous",
+]
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """A longer line is refused by writer and reader alike."""
@@ -146,29 +157,6 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> None:
     raise TraceError(f"`{name}` is not a JSON number")
-
-
-def format_timestamp(moment: datetime) -> str:
-    """Format a time for an event: UTC, with microseconds."""
-    if moment.tzinfo is None:
-        raise TraceError("a timestamp needs a time zone")
-    if moment.tzinfo is not UTC:
-        moment = moment.astimezone(UTC)
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-
-def parse_timestamp(text: str) -> datetime:
-    """Parse the timestamp of an event."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise TraceError(f"`{text}` is not a timestamp") from None
-    if moment.tzinfo is None:
-        raise TraceError(f"the timestamp `{text}` has no time zone")
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise TraceError(f"the timestamp `{text}` is beyond the calendar") from None
 
 
 class _Line(msgspec.Struct, omit_defaults=True, gc=False):

@@ -54,16 +54,14 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class SealReport:
-    """The result of checking a seal."""
+class CheckReport:
+    """The result of a procedure of checks."""
 
     checks: tuple[Check, ...]
     signed_by: str | None = None
-    """The id of our key that verifies the signatures; the trace may name it differently."""
+    """The id of our key that verifies the signatures; the record may name it differently."""
     events: int = 0
     """All events that were read, sealed or not."""
-    after_seal: int = 0
-    """Events after `run_complete`, which no signature covers."""
 
     @property
     def holds(self) -> bool:
@@ -76,19 +74,6 @@ class SealReport:
         return all(check.passed for check in self.checks)
 
     @property
-    def sealed(self) -> int:
-        """How many events the signatures cover: all up to `run_complete`, or none."""
-        return self.events - self.after_seal if self.proven else 0
-
-    @property
-    def extent(self) -> str:
-        """How many events the seal covers, in words."""
-        if not self.proven:
-            return f"no sealed events, {self.events} in all"
-        sealed = f"{self.sealed} sealed event{'' if self.sealed == 1 else 's'}"
-        return f"{sealed}, {self.after_seal} after the seal" if self.after_seal else sealed
-
-    @property
     def failures(self) -> tuple[Check, ...]:
         """The checks that failed."""
         return tuple(check for check in self.checks if check.passed is False)
@@ -97,6 +82,19 @@ class SealReport:
         """Raise the first failure, if there is one."""
         for check in self.failures:
             raise IntegrityError(check.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class SealReport(CheckReport):
+    """The result of checking a seal."""
+
+    after_seal: int = 0
+    """Events after `run_complete`, which no signature covers."""
+
+    @property
+    def sealed(self) -> int:
+        """How many events the signatures cover: all up to `run_complete`, or none."""
+        return self.events - self.after_seal if self.proven else 0
 
 
 def check_seal(

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from functools import wraps
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from gert.errors import InputError
+from gert.errors import ArgumentTypeError, InputError
 from gert.kernel.foundation.text import one_line
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -31,7 +31,7 @@ class _Test(NamedTuple):
 
 
 def checked(function: _F) -> _F:
-    """Decorate a function to raise InputError for arguments that do not fit its annotations."""
+    """Decorate a function to raise InputError (and TypeError) for arguments that do not fit its annotations."""
     tests: dict[str, _Test] | None = None
     names = tuple(inspect.signature(function).parameters)
 
@@ -42,7 +42,9 @@ def checked(function: _F) -> _F:
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
             test = tests.get(name)
             if test is not None and not test.fits(value):
-                raise InputError(f"expected `{name}` to be {test.wanted}, found {_found(value, test)}")
+                # A wrong word is a wrong value; anything else is of the wrong type.
+                kind = InputError if test.shows and isinstance(value, str) else ArgumentTypeError
+                raise kind(f"expected `{name}` to be {test.wanted}, found {_found(value, test)}")
 
     # The wrapper's stack frames carry the name of the function, so that tracebacks show it.
     if inspect.iscoroutinefunction(function):

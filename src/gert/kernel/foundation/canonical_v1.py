@@ -42,7 +42,7 @@ def loads(text: str) -> Any:
     if not isinstance(text, str):
         raise CanonicalError(f"expected JSON text, found a `{type(text).__name__}`")
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise CanonicalError(f"the text is not JSON at character {error.pos}: {_lower(error.msg)}") from None
     except CanonicalError:
@@ -68,6 +68,9 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> NoReturn:
     raise CanonicalError(f"`{name}` is not a JSON number")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 
 
 def _lower(text: str) -> str:

@@ -135,18 +135,6 @@ class Visibility:
         return self.allow is None or any(glob.leads_into(segments) for glob in self.allow)
 
 
-def filter_view(tree: Mapping[str, Any], visibility: Visibility) -> dict[str, Any]:
-    """Return the visible part of a tree.
-
-    A key that contains a separator counts as several segments, so `round/0` and `round: {0: …}` are one
-    path. A container that is not itself visible keeps only the visible values inside it; a
-    hidden item of a list becomes null, so the others keep their index. Values below the maximum depth
-    are hidden.
-    """
-    seen = visible_part(tree, Marks.start(visibility))
-    return seen if isinstance(seen, dict) else {}
-
-
 HIDDEN: Final = object()
 """Stands for a value that is not visible."""
 

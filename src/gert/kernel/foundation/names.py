@@ -16,7 +16,6 @@ MAX_RUN_ID = 512
 TAG: Final = "^[!-~]+$"
 """A tag of a contract or a rule: printable ASCII without white space, so that equal tags look equal."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z")
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=~-]*\Z")
 _RESERVED = frozenset({"con", "prn", "aux", "nul"}) | {
@@ -26,11 +25,6 @@ _RESERVED = frozenset({"con", "prn", "aux", "nul"}) | {
 _MAX_WORD = 64
 _MAX_CANDIDATES = 500
 _MAX_COMPARED = 8
-
-
-def is_identifier(text: str) -> bool:
-    """Return whether a template can read a text as `.name`."""
-    return len(text) <= MAX_NAME and _IDENTIFIER.match(text) is not None
 
 
 def is_safe_name(text: str) -> bool:

@@ -64,6 +64,11 @@ def reveal(text: str, secrets: Mapping[str, str]) -> str:
     return "".join(pieces)
 
 
+def reveal_all(value: Any, secrets: Mapping[str, str]) -> Any:
+    """Replace references in a nested value; only for passing it to a process."""
+    return _mapped(value, lambda text: reveal(text, secrets), _MAX_DEPTH)
+
+
 def masked(value: Any) -> Any:
     """Replace every reference with a placeholder, so that the value can be recorded and shown."""
     return _mapped(value, lambda text: _REFERENCE.sub(PLACEHOLDER, text) if _OPEN in text else text, _MAX_DEPTH)

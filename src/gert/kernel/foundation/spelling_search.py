@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from gert.kernel.foundation.spellings import GAP, LEADS, Form, readings
+from gert.kernel.foundation.spellings import GAP, LEADS, STYLE, Form, readings
 
 START: Final = -1
 """The position before every form."""
@@ -61,7 +61,7 @@ class SpellingSearch:
                 self._begins.setdefault(symbol, []).append(2 * len(self._units) + 2)
             self._units += (*form.units, None)
             self._wrapped += (bool(form.gaps),) * len(form.units) + (False,)
-        self._alphabet = frozenset[str]().union({GAP}, *(form_unit for form in kept for form_unit in form.units))
+        self._alphabet = frozenset[str]().union({GAP, STYLE}, *(form_unit for form in kept for form_unit in form.units))
         self._prefixes = (_rough(kept), _exact(kept, at_end=False), _exact(kept, at_end=True)) if kept else None
 
     def candidate(self, text: str, at: int) -> int:
@@ -120,6 +120,8 @@ class SpellingSearch:
     def _after(self, place: int, symbol: str) -> Iterable[int]:
         if place == START:
             return self._begins.get(symbol, ())
+        if symbol == STYLE:
+            return (place,)
         at, is_gap = divmod(place, 2)
         if symbol == GAP:
             return (place + 1,) if self._wrapped[at] and not is_gap else ()
@@ -275,7 +277,7 @@ class SearchStream:
 
 
 _ESCAPES_OF_LETTERS: Final = r"\\(?:[\\uUx0-7]|\Z)|%(?:[3-7u]|25?|\Z)|&(?:[#a]|\Z)"
-_LEADS: Final = "\\%&\r\n"
+_LEADS: Final = "\\%&\r\n\x1b"
 _UNFINISHED: Final = rf"[\\%&'\"]\S{{0,{_LOOKAHEAD - 3}}}\Z"
 
 
@@ -327,7 +329,7 @@ def _after(following: set[tuple[frozenset[str], str]], at_end: bool, with_chars:
     units = [unit for unit, _ in following]
     wrapped = [unit for unit, gaps in following if gaps]
     ways = [_any_of(_raw(units))] if with_chars and any(_raw(units)) else []
-    ways.append(_escapes_of(units, at_end))
+    ways += [_escapes_of(units, at_end), r"\x1b"]
     if wrapped:
         gaps = sorted({char for _, gaps in following for char in gaps})
         ways += [

@@ -13,7 +13,7 @@ from html.entities import html5
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
-from gert.kernel.foundation.text import PLACEHOLDER
+from gert.kernel.foundation.text import CONTROL_SEQUENCE, PLACEHOLDER
 
 MIN_LENGTH: Final = 4
 """Shorter secrets occur in ordinary text by chance."""
@@ -23,6 +23,9 @@ LONGEST_ESCAPE: Final = 40
 
 GAP: Final = ""
 """The symbol for a line break, indentation or quotes between two characters of wrapped text."""
+
+STYLE: Final = "\x1b["
+"""The symbol for a control sequence between two characters, such as a change of colour."""
 
 _MIN_LINE: Final = 8
 """From this length on, each line of a secret with several lines is also searched for by itself."""
@@ -180,7 +183,7 @@ _OCTET: Final = (
 _OCTAL: Final = re.compile(f"{_SLASHES}(0?[0-3][0-7]{{2}}|[0-7]{{1,2}})")
 _SHORT: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
-LEADS: Final = frozenset("\\%&'\",:+- \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0")
+LEADS: Final = frozenset("\\%&'\",:+- \t\r\n\v\f\x1b\x1c\x1d\x1e\x1f\x85\xa0")
 """The characters that an escape or a gap begins with."""
 
 
@@ -193,6 +196,8 @@ def readings(text: str, at: int, *, is_final: bool) -> list[tuple[str, int]] | N
     ends = {gap.end(1), gap.end()} - {at} if gap else set()
     if not is_final and (len(text) in ends or (len(text) - at < LONGEST_ESCAPE and not _SPACE.search(text, at + 1))):
         return None
+    if (style := CONTROL_SEQUENCE.match(text, at)) is not None:
+        return [(STYLE, style.end())]
     return [*((GAP, end) for end in ends), *((escaped(char), end) for char, end in _escapes(text, at))]
 
 

@@ -14,6 +14,10 @@ _SMALLEST_PLAIN = 1e-9
 _LARGEST_PLAIN = 1e21
 
 
+CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]{0,32}[@-~]|[()][0-9A-Za-z])")
+"""What colours text on a terminal, or clears a part of it. It is removed for display, and no secret hides behind it."""
+
+
 def printable(text: str) -> str:
     """Replace control, escape and bidirectional formatting characters; the number of lines does not change."""
     if text.isprintable():
@@ -80,6 +84,12 @@ def one_line(text: str, longest: int) -> str:
     # Cut first: a text may be huge, and most of it is not needed.
     line = printable(" ".join(text[: 2 * longest].split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def plain_line(text: str, longest: int) -> str:
+    """Put a foreign text on one line without invisible characters, and cut it to a length."""
+    kept = "".join(each for each in text[: 4 * longest] if each.isspace() or is_plain(each))
+    return one_line(kept, longest)
 
 
 def with_article(noun: str) -> str:

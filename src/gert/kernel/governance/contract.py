@@ -21,7 +21,6 @@ __all__ = [
     "NOTHING",
     "PARAMETER_TYPES",
     "UNKNOWN",
-    "Conflict",
     "Contract",
     "Declared",
     "Parameter",
@@ -71,34 +70,6 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
         fold_tags(self)
 
 
-class Conflict(msgspec.Struct, frozen=True):
-    """Why two contracts may not run concurrently; false if they may.
-
-    `writes_read`: the first writes what the second reads. `reads_written`: the other way round.
-    """
-
-    both_write: Tags = NO_TAGS
-    writes_read: Tags = NO_TAGS
-    reads_written: Tags = NO_TAGS
-
-    def __bool__(self) -> bool:
-        return bool(self.tags)
-
-    @property
-    def tags(self) -> Tags:
-        """Every resource that both use and one of them writes."""
-        return self.both_write | self.writes_read | self.reads_written
-
-    def describe(self, first: str, second: str) -> str:
-        """Describe the conflict in one line, given the names of the two."""
-        reasons = (
-            (self.both_write, "both write"),
-            (self.writes_read, f"{first} writes and {second} reads"),
-            (self.reads_written, f"{second} writes and {first} reads"),
-        )
-        return "; ".join(f"{how} {_listed(tags)}" for tags, how in reasons if tags)
-
-
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """A resolved contract. `effects` is `None` if no layer declared any: then any effect is possible.
 
@@ -137,14 +108,6 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it has effects and does not declare `writes` (D48)."""
         return self.omits_writes and bool(self.effect_tags)
 
-    def conflicts_with(self, other: "Contract") -> Conflict:
-        """Return why the two may not run in parallel: one writes what the other reads or writes."""
-        return Conflict(
-            both_write=self.writes & other.writes,
-            writes_read=self.writes & other.reads,
-            reads_written=self.reads & other.writes,
-        )
-
     def tightened(self, layer: Declared) -> "Contract":
         """Return this contract with one more layer, never weaker than before.
 
@@ -161,18 +124,6 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             inputs=_merge_parameters(self.inputs, inner.inputs),
             outputs=_merge_parameters(self.outputs, inner.outputs),
             omits_writes=self.omits_writes,
-        )
-
-    def as_declared(self) -> Declared:
-        """Return the same contract as a fully declared block."""
-        return Declared(
-            effects=self.effects,
-            reads=self.reads,
-            writes=None if self.omits_writes else self.writes,
-            deterministic=self.deterministic,
-            idempotent=self.idempotent,
-            inputs=self.inputs,
-            outputs=self.outputs,
         )
 
     def summary(self) -> dict[str, Any]:

@@ -27,6 +27,9 @@ from gert.kernel.events.agent import (
     ToolRequested,
 )
 from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import ApprovalOutdated, ApprovalResolved, ApprovalSubmitted
+from gert.kernel.ledger import agent_approvals, spending
+from gert.kernel.ledger.agent_approvals import Grant, OpenTicket
 
 TASK_PROGRESS = "task_progress"
 UNBLOCKED = "run_unblocked"
@@ -54,6 +57,11 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
     """How a run stands.
 
     asleep: how the run ended, or how the harness put it down; None while it is worked on
+    calls_by_tool: how often each tool was requested
+    tickets: open approval requests, by approval key
+    approvals: approvals that were given, by approval key
+    reserved: what open model calls may cost, by the number of their request, in billionths of a US dollar
+    unsettled: the same of calls that ended so that their cost is not known
     """
 
     last_type: str = ""
@@ -67,10 +75,15 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
     drift_count: int = 0
     model_calls: int = 0
     tool_calls: int = 0
+    calls_by_tool: dict[str, int] = msgspec.field(default_factory=dict)
     model_cost: float = 0.0
     tasks_total: int = 0
     tasks_done: int = 0
     task_stage: str | None = None
+    tickets: dict[str, OpenTicket] = msgspec.field(default_factory=dict)
+    approvals: dict[str, Grant] = msgspec.field(default_factory=dict)
+    reserved: dict[int, int] = msgspec.field(default_factory=dict)
+    unsettled: int = 0
 
     @property
     def tasks_left(self) -> bool:
@@ -88,8 +101,14 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
 
     @property
     def blocked_on(self) -> str | None:
-        """What the newest block waits for."""
-        return next((pause.blocked_on for pause in reversed(self.pauses) if pause.blocked_on is not None), None)
+        """What the newest block waits for, or else the newest ticket."""
+        blocks = (pause.blocked_on for pause in reversed(self.pauses) if pause.blocked_on is not None)
+        return next(blocks, None) or next((f"approval:{key}" for key in reversed(self.tickets)), None)
+
+    def is_waiting(self, moment: str) -> bool:
+        """Whether the run waits for a person: it is paused or blocked, or a call needs an approval at that time."""
+        open_tickets = (ticket for ticket in self.tickets.values() if not ticket.expires_at < moment)
+        return bool(self.pauses) or any(open_tickets)
 
 
 def fold(snapshot: Snapshot, payload: Payload, seq: int) -> Snapshot:
@@ -114,13 +133,15 @@ def _resumed(snapshot: Snapshot, _: ResumeRequested, __: int) -> Mapping[str, An
     return {"pauses": pauses, "asleep": None, "failure_reason": None, "failure_step": None}
 
 
-def _noted(snapshot: Snapshot, said: RunSummary, __: int) -> Mapping[str, Any]:
+def _noted(snapshot: Snapshot, said: RunSummary, seq: int) -> Mapping[str, Any]:
     kind, mark, key = said.summary_type.partition("::")
     if kind == UNBLOCKED:
         cleared = key if mark else None
         return {"pauses": tuple(p for p in snapshot.pauses if not (p.blocked and p.unblock_key == cleared))}
     if said.summary_type == TASK_PROGRESS:
         return _tasks(said.summary_json)
+    if said.summary_type.startswith(agent_approvals.APPROVAL):
+        return {"approvals": agent_approvals.recorded(snapshot.approvals, said, seq)}
     return {}
 
 
@@ -167,29 +188,48 @@ def _staged(_: Snapshot, said: HarnessStage, __: int) -> Mapping[str, Any]:
     return {"last_stage": said.stage}
 
 
-def _asked_model(snapshot: Snapshot, _: ModelRequested, __: int) -> Mapping[str, Any]:
-    return {"model_calls": snapshot.model_calls + 1}
+def _asked_model(snapshot: Snapshot, said: ModelRequested, seq: int) -> Mapping[str, Any]:
+    return {
+        "model_calls": snapshot.model_calls + 1,
+        "reserved": spending.reserved_after(snapshot.reserved, said, seq),
+    }
 
 
-def _answered(snapshot: Snapshot, said: ModelCompleted, _: int) -> Mapping[str, Any]:
-    return {"model_cost": snapshot.model_cost + said.cost_usd}
-
-
-def _unanswered(snapshot: Snapshot, said: ModelFailed, _: int) -> Mapping[str, Any]:
+def _answered(snapshot: Snapshot, said: ModelCompleted | ModelFailed, seq: int) -> Mapping[str, Any]:
     # An answer nobody can use is paid all the same.
-    return {"model_cost": snapshot.model_cost + said.cost_usd}
+    is_unknown = isinstance(said, ModelFailed) and spending.is_cost_unknown(said)
+    kept = snapshot.reserved.get(said.request_seq, 0) if is_unknown else 0
+    return {
+        "model_cost": snapshot.model_cost + said.cost_usd,
+        "reserved": spending.reserved_after(snapshot.reserved, said, seq),
+        "unsettled": snapshot.unsettled + kept,
+    }
 
 
 def _drifted(snapshot: Snapshot, _: ReplayedWithDrift, __: int) -> Mapping[str, Any]:
     return {"drift_count": snapshot.drift_count + 1}
 
 
-def _asked_tool(snapshot: Snapshot, said: ToolRequested, _: int) -> Mapping[str, Any]:
-    return {"tool_calls": snapshot.tool_calls + 1, "last_tool": said.tool_name}
+def _asked_tool(snapshot: Snapshot, said: ToolRequested, seq: int) -> Mapping[str, Any]:
+    name, counts = said.tool_name, snapshot.calls_by_tool
+    return {
+        "tool_calls": snapshot.tool_calls + 1,
+        "calls_by_tool": {**counts, name: counts.get(name, 0) + 1},
+        "last_tool": name,
+        "approvals": agent_approvals.used(snapshot.approvals, said, seq),
+    }
 
 
-def _tool_ended(_: Snapshot, said: ToolCompleted, __: int) -> Mapping[str, Any]:
-    return {"last_tool": said.tool_name}
+def _tool_ended(snapshot: Snapshot, said: ToolCompleted, _: int) -> Mapping[str, Any]:
+    return {"last_tool": said.tool_name, "approvals": agent_approvals.ended(snapshot.approvals, said)}
+
+
+def _asked_people(snapshot: Snapshot, said: ApprovalSubmitted, _: int) -> Mapping[str, Any]:
+    return {"tickets": agent_approvals.opened(snapshot.tickets, said)}
+
+
+def _people_decided(snapshot: Snapshot, said: ApprovalResolved | ApprovalOutdated, _: int) -> Mapping[str, Any]:
+    return {"tickets": agent_approvals.closed(snapshot.tickets, said)}
 
 
 _CHANGES: Mapping[type[Payload], Callable[[Snapshot, Any, int], Mapping[str, Any]]] = {
@@ -204,10 +244,13 @@ _CHANGES: Mapping[type[Payload], Callable[[Snapshot, Any, int], Mapping[str, Any
     HarnessStage: _staged,
     ModelRequested: _asked_model,
     ModelCompleted: _answered,
-    ModelFailed: _unanswered,
+    ModelFailed: _answered,
     ReplayedWithDrift: _drifted,
     ToolRequested: _asked_tool,
     ToolCompleted: _tool_ended,
+    ApprovalSubmitted: _asked_people,
+    ApprovalResolved: _people_decided,
+    ApprovalOutdated: _people_decided,
 }
 
 

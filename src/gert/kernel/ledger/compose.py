@@ -1,8 +1,8 @@
-"""From what an agent run says to what a ledger writes: numbered, chained and projected lines."""
+"""From what a run of an agent or a runner says to what a ledger writes: numbered, chained and projected lines."""
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -25,13 +25,15 @@ class Entry(NamedTuple):
     parent_step_key: str | None = None
 
 
-def compose(head: Head, moment: str, tenant: str, entries: Sequence[Entry]) -> Batch:
-    """Number, chain, fold and index events at the end of an agent run."""
+def compose(
+    head: Head, moment: str, tenant: str | None, entries: Sequence[Entry], kind: Literal["agent", "runner"] = "agent"
+) -> Batch:
+    """Number, chain, fold and index events at the end of a run of an agent or a runner."""
     if not head.count and not is_run_id(head.run_id):
         raise RunError(f"`{head.run_id}` is not a run id", hint="letters, digits and ._:@+=~- only")
-    require_agent_run(head, tenant)
+    require_kind(head, kind, tenant)
     events: list[Event] = []
-    projection = Projection(msgspec.structs.replace(head, tenant=tenant))
+    projection = Projection(msgspec.structs.replace(head, kind=kind, tenant=tenant))
     seq, chain = head.count, head.hash
     for payload, path in entries:
         seq += 1
@@ -40,15 +42,23 @@ def compose(head: Head, moment: str, tenant: str, entries: Sequence[Entry]) -> B
         events.append(Event(seq, payload.type, moment, summary_type_of(payload), line))
         projection.add(payload, seq, moment)
     after = Head(
-        head.run_id, "agent", tenant, seq, chain, snapshot=projection.snapshot,
+        head.run_id, kind, tenant, seq, chain, snapshot=projection.snapshot,
         started_at=head.started_at or moment, updated_at=moment,
     )  # fmt: skip
-    return Batch(after, events, projection.calls, projection.ends)
+    return Batch(
+        after, events, projection.calls, projection.ends, tickets=projection.tickets,
+        ticket_ends=projection.ticket_ends, responses=projection.responses, spends=projection.spends,
+    )  # fmt: skip
 
 
 def require_agent_run(head: Head, tenant: str | None = None) -> None:
     """Refuse a run of another kind, and one of another tenant: RunError."""
-    if head.count and head.kind != "agent":
+    require_kind(head, "agent", tenant)
+
+
+def require_kind(head: Head, kind: str, tenant: str | None) -> None:
+    """Refuse a run of another kind than is written, and one of another tenant: RunError."""
+    if head.count and head.kind != kind:
         raise RunError(f"run `{head.run_id}` is a {head.kind} run", hint="`gert run show` describes it")
     if tenant is not None and head.tenant is not None and head.tenant != tenant:
         raise RunError(f"run `{head.run_id}` belongs to another tenant")
@@ -85,7 +95,9 @@ def _written(payload: Payload) -> bytes:
     return data
 
 
-def _line(payload: Payload, seq: int, run_id: str, moment: str, path: str | None, prev_hash: str, tenant: str) -> bytes:
+def _line(
+    payload: Payload, seq: int, run_id: str, moment: str, path: str | None, prev_hash: str, tenant: str | None
+) -> bytes:
     data = msgspec.Raw(_written(payload))
     try:
         return encode_payload(payload, seq, run_id, moment, None, path, prev_hash, tenant, data)

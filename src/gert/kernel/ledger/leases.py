@@ -83,7 +83,7 @@ def check_fence(head: Head, lease: Lease | None, fence: int | None, now: datetim
                 f"worker `{held.worker_id}` drives run `{head.run_id}` until {held.expires_at.isoformat()}",
                 hint="wait for it to end, or acquire the lease first",
             )
-        if head.kind == "runbook" and head.count:
+        if head.kind in ("runbook", "runner") and head.count:
             raise LeaseLost(f"run `{head.run_id}` is appended to only under its lease")
         return None
     if lease is None or lease.token != fence or lease.worker_id is None:

@@ -5,38 +5,46 @@ function that appends: number, previous hash and everything derived from them ar
 can append.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self
 
+from gert.errors import GertError
 from gert.kernel.ledger.record import (
     ANY_RUN,
     MOST_CALLS,
+    Appended,
     Call,
     Event,
     Expect,
     Head,
-    Held,
     Lease,
     Message,
     MessageKind,
     Output,
-    Overtaken,
     RunFilter,
     SchemaInfo,
     TicketRow,
     TicketStatus,
     Write,
-    Written,
 )
+from gert.kernel.ledger.spending import SpendKind
+from gert.kernel.ledger.witness import Witness
+
+OnUnreadable = Callable[[str, GertError], object]
+"""Called with the id of a run that cannot be read, and why."""
 
 
 class Ledger(Protocol):
     """Records runs of every kind. It belongs to the event loop that uses it first.
 
     A lease that is acquired here is remembered here: whatever appends through this object appends under it.
+
+    witness: has every head that is sealed here, outside the ledger; set before the first append
     """
+
+    witness: Witness | None
 
     @property
     def durable(self) -> bool:
@@ -59,7 +67,7 @@ class Ledger(Protocol):
 
     async def append(
         self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), adopt: bool = False
-    ) -> Written | Overtaken | Held:
+    ) -> Appended:
         """Append what `write` makes of the head of the run; durable when this returns.
 
         A run that is not there has a head of count 0. Cancelling does not undo an append that was asked for: it is
@@ -101,6 +109,10 @@ class Ledger(Protocol):
 
     async def confirm(self, run_id: str) -> None:
         """Refuse where another worker has taken the run since this process acquired it: LeaseLost."""
+        ...
+
+    async def check(self, run_id: str) -> Head | None:
+        """The head of a run, unless an append would be refused now: LeaseLost where another worker drives it."""
         ...
 
     # --- one run
@@ -182,8 +194,11 @@ class Ledger(Protocol):
 
     # --- many runs
 
-    async def runs(self, chosen: RunFilter = ANY_RUN) -> list[Head]:
-        """Runs by filter, the last written first."""
+    async def runs(self, chosen: RunFilter = ANY_RUN, on_unreadable: OnUnreadable | None = None) -> list[Head]:
+        """Runs by filter, the last written first.
+
+        on_unreadable: called for each run whose head cannot be read; without it, one such run is a TraceError
+        """
         ...
 
     async def tickets(
@@ -204,6 +219,14 @@ class Ledger(Protocol):
         self, name: str, *, run_id: str | None = None, tenant: str | None = None, since: datetime | None = None
     ) -> int:
         """How often a tool was requested, in a run or by a tenant."""
+        ...
+
+    async def spent(self, kind: SpendKind, tenant: str, name: str = "", since: datetime | None = None) -> int:
+        """How much was spent or reserved under a counter, in billionths of a US dollar: ever, or since a time."""
+        ...
+
+    async def orphans(self) -> dict[str, list[str]]:
+        """The tables that have rows of a run which is not there, by run: its row was removed, and they were not."""
         ...
 
     async def schema_info(self) -> SchemaInfo:

@@ -37,8 +37,10 @@ from gert.kernel.events.runbook import (
     StepRetry,
     StepStart,
 )
+from gert.kernel.events.runner import PlanCreated
+from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.canonical import sha256_hex
-from gert.kernel.ledger import agent_fold, runbook_fold
+from gert.kernel.ledger import agent_fold, runbook_fold, runner_fold
 from gert.kernel.ledger.agent_fold import Snapshot
 from gert.kernel.ledger.record import (
     Call,
@@ -51,6 +53,8 @@ from gert.kernel.ledger.record import (
     TicketRow,
 )
 from gert.kernel.ledger.runbook_fold import TICKET, RunbookSnapshot, is_call, target_of
+from gert.kernel.ledger.runner_fold import RunnerSnapshot
+from gert.kernel.ledger.spending import Spend, spends_of, spent_by
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -72,24 +76,30 @@ class Projection:
         self.tickets: list[TicketRow] = []
         self.ticket_ends: list[TicketEnd] = []
         self.responses: list[TicketResponse] = []
+        self.spends: list[Spend] = []
 
     def add(self, payload: Payload, seq: int, timestamp: str, path: str | None = None) -> None:
         """Take one more event."""
         if seq == 1:
-            self.kind = "runbook" if isinstance(payload, RunStart) else self.kind
+            self.kind = _KIND_OF.get(type(payload), self.kind)
         if self.kind == "runbook":
             self._add_runbook(payload, seq, timestamp, path)
+        elif self.kind == "runner":
+            known = self.snapshot if isinstance(self.snapshot, RunnerSnapshot) else RunnerSnapshot()
+            self.snapshot = runner_fold.fold(known, payload)
         else:
             self._add_agent(payload, seq, timestamp)
 
     def clear(self) -> None:
         """Forget the rows so far; the snapshot stays."""
-        for rows in (self.calls, self.ends, self.tickets, self.ticket_ends, self.responses):
+        for rows in (self.calls, self.ends, self.tickets, self.ticket_ends, self.responses, self.spends):
             rows.clear()
 
     def _add_agent(self, payload: Payload, seq: int, timestamp: str) -> None:
         before = self.snapshot if isinstance(self.snapshot, Snapshot) else Snapshot()
         self.snapshot = agent_fold.fold(before, payload, seq)
+        self.spends += spends_of(spent_by(payload, before.reserved), self._run_id, self.tenant or "")
+        self._add_ticket_event(payload, seq, timestamp)
         opened = opened_by(payload, seq, self._run_id, self.tenant or "", timestamp)
         if opened is not None:
             self.calls.append(opened)
@@ -116,6 +126,16 @@ class Projection:
             case StepComplete():
                 outcome = _outcome_of(payload)
                 self.ends += (CallEnd(each.seq, seq, outcome) for each in before.open if each.path == path)
+            case RunComplete():
+                self.ends += (CallEnd(each.seq, seq, "unknown_outcome") for each in before.open)
+                self.ticket_ends.append(TicketEnd(None, "abandoned", seq))
+            case _:
+                self._add_ticket_event(payload, seq, timestamp)
+        self.snapshot = runbook_fold.fold(before, payload, seq, path)
+
+    def _add_ticket_event(self, payload: Payload, seq: int, timestamp: str) -> None:
+        """Take an event about a ticket; they are the same for every kind of run."""
+        match payload:
             case ApprovalSubmitted() if payload.method == TICKET:
                 self.tickets.append(_ticket_of(payload, self._run_id, seq, timestamp))
             case ApprovalResponse() | ApprovalRefused() if payload.method == TICKET:
@@ -125,12 +145,12 @@ class Projection:
                 self.ticket_ends.append(TicketEnd(payload.ticket_id, payload.status, seq))
             case ApprovalOutdated():
                 self.ticket_ends.append(TicketEnd(payload.ticket_id, "abandoned", seq))
-            case RunComplete():
-                self.ends += (CallEnd(each.seq, seq, "unknown_outcome") for each in before.open)
-                self.ticket_ends.append(TicketEnd(None, "abandoned", seq))
             case _:
                 pass
-        self.snapshot = runbook_fold.fold(before, payload, seq, path)
+
+
+# The first event says what kind of run it is; any other begins an agent run.
+_KIND_OF: Mapping[type[Payload], RunKind] = {RunStart: "runbook", PlanCreated: "runner"}
 
 
 def _ticket_of(said: ApprovalSubmitted, run_id: str, seq: int, timestamp: str) -> TicketRow:

@@ -12,6 +12,8 @@ from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.agent_fold import Snapshot
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
+from gert.kernel.ledger.runner_fold import RunnerSnapshot
+from gert.kernel.ledger.spending import Spend, SpendKind
 
 CallKind = Literal["model", "tool", "workflow", "read", "pause", "manual"]
 CallOutcome = Literal[
@@ -22,7 +24,7 @@ HOLDING: Final = frozenset({"open", "success", "unknown_outcome"})
 """Outcomes of a call that may have happened: they hold its semantic key."""
 
 TicketStatus = Literal["pending", "approved", "rejected", "expired", "abandoned"]
-MessageKind = Literal["approval", "cancel", "note"]
+MessageKind = Literal["approval", "cancel", "advance", "evidence", "note"]
 MAX_MESSAGE: Final = 64 * 1024
 """Bytes that a message to a run may have."""
 
@@ -49,7 +51,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     hash: str = GENESIS
     answers: int = 0
     answers_hash: str = GENESIS
-    snapshot: Snapshot | RunbookSnapshot | None = None
+    snapshot: Snapshot | RunbookSnapshot | RunnerSnapshot | None = None
     started_at: str = ""
     updated_at: str = ""
     seal: str | None = None
@@ -63,6 +65,11 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     def runbook(self) -> RunbookSnapshot | None:
         """The snapshot of a runbook run."""
         return self.snapshot if isinstance(self.snapshot, RunbookSnapshot) else None
+
+    @property
+    def runner(self) -> RunnerSnapshot | None:
+        """The snapshot of a runner execution."""
+        return self.snapshot if isinstance(self.snapshot, RunnerSnapshot) else None
 
     @property
     def status(self) -> str:
@@ -217,6 +224,40 @@ class Claim(NamedTuple):
     limit: int | None = None
 
 
+class CallLimit(NamedTuple):
+    """How often a tool may be requested, the requests of the append included: by a tenant in the last `seconds`, or,
+    without them, in the run.
+    """
+
+    tenant: str
+    name: str
+    most: int
+    seconds: float | None = None
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """What appends wait for each other over."""
+        return ("call", self.tenant, self.name)
+
+
+class SpendLimit(NamedTuple):
+    """How much may be spent under a counter in the last `seconds`, or ever; what the append adds is included."""
+
+    kind: SpendKind
+    tenant: str
+    name: str
+    most: int
+    seconds: float | None = None
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """What appends wait for each other over."""
+        return self[:3]
+
+
+Limit = CallLimit | SpendLimit
+
+
 class Batch(NamedTuple):
     """What an append writes, whole or not at all.
 
@@ -226,6 +267,8 @@ class Batch(NamedTuple):
     private: with the first append, what is kept beside the run and never exported
     claims: executions that are counted; one that exceeds its limit is refused, and the rest is written
     responses: what is added to tickets
+    limits: what must not be exceeded with this append; otherwise nothing of it is written
+    spends: what is added to counters
     """
 
     head: Head
@@ -241,6 +284,8 @@ class Batch(NamedTuple):
     private: bytes | None = None
     claims: Sequence[Claim] = ()
     responses: Sequence[TicketResponse] = ()
+    limits: Sequence[Limit] = ()
+    spends: Sequence[Spend] = ()
 
 
 class Expect(NamedTuple):
@@ -281,6 +326,16 @@ class Held(NamedTuple):
 
     call: Call
 
+
+class Exceeded(NamedTuple):
+    """Nothing was written: the append exceeds a limit; `counted` is what counted before it."""
+
+    limit: Limit
+    counted: int
+
+
+Appended = Written | Overtaken | Held | Exceeded
+"""What became of an append."""
 
 Write = Callable[[Head, str], Batch]
 """Makes a batch from the head of a run and the time.

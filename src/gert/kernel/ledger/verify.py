@@ -16,7 +16,7 @@ from gert.errors import IntegrityError, TraceError
 from gert.kernel.events.chain import GENESIS, ChainReader, ChainReport
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted
-from gert.kernel.events.seal import Check
+from gert.kernel.events.seal import Check, CheckReport
 from gert.kernel.foundation.signature import Keys, Signature, verify
 from gert.kernel.ledger.projection import Projection, summary_type_of
 from gert.kernel.ledger.record import (
@@ -32,37 +32,6 @@ from gert.kernel.ledger.seal import encode_snapshot, read_seal, sealed_bytes
 _NO_KEYS: Final = Keys()
 _NAMED: Final = re.compile(rb'"answers":"([0-9]{1,15}):[0-9a-f]{64}","prev_hash"')
 _ENVELOPE_BYTES: Final = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """What verifying a run found."""
-
-    run_id: str
-    checks: tuple[Check, ...]
-    events: int
-    signed_by: str | None = None
-    """The key we hold whose seal holds over the head."""
-
-    @property
-    def holds(self) -> bool:
-        """No check failed; the seal may not have been asked for."""
-        return all(check.passed is not False for check in self.checks)
-
-    @property
-    def proven(self) -> bool:
-        """Every check was made and passed, the seal among them."""
-        return all(check.passed for check in self.checks)
-
-    @property
-    def failures(self) -> tuple[Check, ...]:
-        """The checks that failed."""
-        return tuple(check for check in self.checks if check.passed is False)
-
-    def require(self) -> None:
-        """Raise the first failure, if there is one."""
-        for check in self.failures:
-            raise IntegrityError(check.reason)
 
 
 @dataclass(slots=True)
@@ -186,7 +155,7 @@ def check_run(
     *,
     require_seal: bool = False,
     key_id: str | None = None,
-) -> RunReport:
+) -> CheckReport:
     """Check what a ledger stores of a run against what its events and answers lead to.
 
     A caller that holds keys, or names one, demands a seal: otherwise taking it off would be enough to forge an end.
@@ -195,7 +164,7 @@ def check_run(
     trial = _Trial(found, found.chain.report(), stored, keys, demanded, key_id)
     checks = tuple(Check(number, name, *trial.run(check)) for number, (name, check) in enumerate(_PROCEDURE, start=1))
     signed_by = keys.find(trial.seal.key_id).id if all(check.passed for check in checks) else None
-    return RunReport(found.run_id, checks, found.events, signed_by)
+    return CheckReport(checks, signed_by, found.events)
 
 
 Verdict = tuple[bool | None, str]

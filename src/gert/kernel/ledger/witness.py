@@ -5,6 +5,7 @@ head; one that the ledger no longer has was rolled back, or its run was removed.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -12,31 +13,72 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.record import Head
 
 
+class Witness(Protocol):
+    """Has sealed heads outside the ledger; a ledger adds every head it has sealed.
+
+    problem: why it does not have all of them
+    """
+
+    problem: str | None
+
+    async def add(self, head: Head) -> None:
+        """Add a head; TraceError where that fails and the witness is required."""
+
+    async def flush(self) -> None:
+        """Make everything that was added durable; TraceError where that fails and the witness is required."""
+
+
 class WitnessedHead(msgspec.Struct, frozen=True):
-    """A sealed head as a witness keeps it, on one line of JSON."""
+    """A sealed head as a witness keeps it, on one line of JSON.
+
+    ledger: the name of its ledger; a witness may serve several
+    """
 
     run_id: str
     count: int
     answers: int
     hash: str
     seal: str
+    ledger: str = ""
+
+
+class Witnessed(NamedTuple):
+    """What a witness has.
+
+    unreadable: lines that cannot be read; a process may have died while it wrote one
+    is_there: None where there is no witness to ask, and False where there has to be one
+    problem: why there is none
+    """
+
+    heads: Sequence[WitnessedHead] = ()
+    unreadable: int = 0
+    is_there: bool | None = True
+    problem: str | None = None
+
+
+NOT_WITNESSED: Final = Witnessed(is_there=None)
+"""Of a ledger without a witness."""
 
 
 _DECODER = msgspec.json.Decoder(WitnessedHead)
 
 
-def encode_witnessed(head: Head) -> bytes:
+def encode_witnessed(head: Head, ledger: str) -> bytes:
     """The line of a sealed head, with its line break."""
-    line = WitnessedHead(head.run_id, head.count, head.answers, head.hash, head.seal or "")
+    line = WitnessedHead(head.run_id, head.count, head.answers, head.hash, head.seal or "", ledger)
     return msgspec.json.encode(line) + b"\n"
 
 
-def decode_witnessed(data: bytes) -> list[WitnessedHead]:
-    """The heads of a witness; a last line that was not written whole is left out. ValueError where one is no head."""
-    try:
-        return [_DECODER.decode(line) for line in data.split(b"\n")[:-1]]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+def decode_witnessed(data: bytes) -> Witnessed:
+    """The heads of a witness; a last line without its line break is being written, and does not count."""
+    heads: list[WitnessedHead] = []
+    unreadable = 0
+    for line in data.split(b"\n")[:-1]:
+        try:
+            heads.append(_DECODER.decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            unreadable += bool(line)
+    return Witnessed(heads, unreadable)
 
 
 def missing_head(head: Head | None, heads: Sequence[WitnessedHead], lines: Mapping[int, bytes]) -> str | None:

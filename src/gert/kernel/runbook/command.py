@@ -11,7 +11,7 @@ import msgspec
 from gert.errors import GertError
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 from gert.kernel.template import Template, render
 
 Fill: TypeAlias = Callable[[Template, str], str]
@@ -52,7 +52,15 @@ def command_line(action: ActionBlock, binary: str | None, fill: Fill) -> Command
 def masked_call(tool: Tool, name: str, action: ActionBlock, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the call of an action as shown to an approver and covered by the approval, without secret values."""
     meta = tool.meta
-    if meta.transport != "stdio":
+    if meta.transport == RUNNER:
+        call: dict[str, Any] = {
+            "transport": meta.transport,
+            "call": action.skill,
+            "runner": action.runner,
+            "plan": action.plan,
+        }
+        call["secret_ref"] = action.secret_ref
+    elif meta.transport != "stdio":
         call = {
             "transport": meta.transport,
             "call": (action.method if meta.transport == "jsonrpc" else action.mcp_tool) or name,

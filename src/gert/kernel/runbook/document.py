@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.runbook.documents import expectations, policy, policy_test, project, runbook, scenario, tool
+from gert.kernel.runbook.documents import expectations, policy, policy_test, project, runbook, scenario, skill, tool
 from gert.kernel.runbook.finding import Finding, Severity, error, in_order
 from gert.kernel.runbook.model import Decoder, Model, describe, listing
 from gert.kernel.runbook.reader import DEFAULT_LIMITS, Limits, read, shorten
@@ -29,6 +29,8 @@ DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
     "tool": DocumentKind("gert tool", tool.Tool, tool.API_VERSION),
     "policy": DocumentKind("gert policy", policy.PolicyFile, policy.API_VERSION),
     "policy-test": DocumentKind("gert policy test", policy_test.PolicyTest, policy_test.API_VERSION),
+    "skill": DocumentKind("gert skill", skill.Skill, skill.API_VERSION),
+    "secrets-policy": DocumentKind("gert secrets policy", skill.SecretsPolicy, skill.POLICY_API_VERSION),
     "project": DocumentKind("gert project", project.Project, None, (project.PROJECT_FILE,)),
     "config": DocumentKind("gert configuration", project.Config, None, project.CONFIG_FILES),
     "scenario": DocumentKind(
@@ -47,9 +49,11 @@ API_VERSIONS: Final = {kind.api_version: name for name, kind in DOCUMENT_KINDS.i
 
 
 # Text that marks a gert document, even if it cannot be parsed.
-_OURS: Final = r"(?m)^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy|policy-test)/"
+_OURS: Final = r"(?m)^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy|policy-test|skill|secrets-policy)/"
 _ONLY_OURS: Final = r"(?:^|/)(?:gert-(?:project|config)\.ya?ml|\.gert/config\.ya?ml)$"
-_OUR_NAMES: Final = r"\.(?:tool|policy|policy-test)\.ya?ml$|(?:^|/)(?:gert-project|gert-config|scenario)\.ya?ml$"
+_OUR_NAMES: Final = (
+    r"\.(?:tool|policy|policy-test|skill|secrets-policy)\.ya?ml$|(?:^|/)(?:gert-project|gert-config|scenario)\.ya?ml$"
+)
 
 
 class Document(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
 """A program: a runbook together with the tools it declares, and the contract of each of its steps."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
 from gert.kernel.runbook.documents.policy import PolicyFile
 from gert.kernel.runbook.documents.runbook import Runbook
+from gert.kernel.runbook.documents.skill import Skill
 from gert.kernel.runbook.documents.steps import (
     AssertStep,
     BranchStep,
@@ -35,7 +37,7 @@ from gert.kernel.runbook.documents.steps import (
     Step,
     ToolStep,
 )
-from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 from gert.kernel.runbook.finding import Path
 from gert.kernel.runbook.tools import name_of
 
@@ -58,6 +60,19 @@ class ToolLookup(msgspec.Struct, frozen=True):
         return self.document.model if self.document is not None else None
 
 
+class SkillLookup(msgspec.Struct, frozen=True):
+    """The lookup of a skill by its id: where it is, and its document."""
+
+    id: str
+    file: str
+    document: Document
+
+    @property
+    def skill(self) -> Skill | None:
+        """The skill, if it is valid."""
+        return self.document.model if self.document.is_sound else None
+
+
 class StepList(msgspec.Struct, frozen=True):
     """Steps that follow each other: the top level, an arm, a lane, a repeated body, a group or `finally`."""
 
@@ -68,11 +83,20 @@ class StepList(msgspec.Struct, frozen=True):
 
 
 class Program:
-    """A runbook and its tools, as one thing that can be checked and run."""
+    """A runbook and its tools, as one thing that can be checked and run.
 
-    def __init__(self, runbook: Runbook, tools: Mapping[str, ToolLookup]) -> None:
+    skills: the skills that its tools name and that were found, by id
+    """
+
+    def __init__(
+        self,
+        runbook: Runbook,
+        tools: Mapping[str, ToolLookup],
+        skills: Mapping[str, SkillLookup] = MappingProxyType({}),
+    ) -> None:
         self.runbook = runbook
         self.lookups = tools
+        self.skills = skills
         self._by_name: dict[str, ToolLookup] = {}
         for entry, lookup in tools.items():
             self._by_name.setdefault(entry, lookup)
@@ -134,8 +158,23 @@ class Program:
             tool, action = self.tool_of(step), self.action_of(step)
             if tool is None or action is None:
                 return None
-            self._action_contracts[key] = resolve(declared(tool.contract), declared(action[1].contract))
+            outer = self._skill_contract(action[1]) if tool.meta.transport == RUNNER else NOTHING
+            self._action_contracts[key] = resolve(outer, declared(tool.contract), declared(action[1].contract))
         return self._action_contracts[key]
+
+    def skill_of(self, action: ActionBlock) -> Skill | None:
+        """Return the skill that an action names, if it was found and is valid."""
+        lookup = self.skills.get(action.skill or "")
+        return lookup.skill if lookup is not None else None
+
+    def _skill_contract(self, action: ActionBlock) -> Declared:
+        """Return the contract of an action's skill: the outermost layer, which the tool can only tighten."""
+        skill = self.skill_of(action)
+        if skill is None:
+            return NOTHING
+        said = skill.contract.declared()
+        # Nothing is executed, so there is nothing that outputs could be taken from.
+        return msgspec.structs.replace(said, outputs={}) if action.is_authorized_only else said
 
     def outputs_of(self, step: Step) -> Mapping[str, Parameter]:
         """Return the outputs that a step can set: for a `stdio` action, those it extracts."""
@@ -183,6 +222,12 @@ class Program:
 
 
 _ASSERT: Final = msgspec.structs.replace(ASSERT_CONTRACT, outputs={"passed": PASSED})
+
+
+def skills_named(tools: Iterable[Tool]) -> list[str]:
+    """Return the ids of the skills that runner actions name, in order."""
+    actions = (action for tool in tools if tool.meta.transport == RUNNER for action in tool.actions.values())
+    return list(dict.fromkeys(action.skill for action in actions if action.skill is not None))
 
 
 def declared(block: ContractBlock | None) -> Declared:

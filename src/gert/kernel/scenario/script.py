@@ -14,7 +14,6 @@ from gert.kernel.engine.extract import ToolOutput, extract
 from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
-    ApprovalRequest,
     AwaitApproval,
     CallExtension,
     CallPreview,
@@ -24,7 +23,6 @@ from gert.kernel.engine.requests import (
     Pause,
     PauseAnswer,
     Request,
-    Response,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
@@ -34,6 +32,7 @@ from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.text import printable
+from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
 from gert.kernel.runbook.program import Program

@@ -148,6 +148,6 @@ def _warn(names: list[str]) -> None:
     if names:
         warnings.warn(
             f"the kernel does not accept {', '.join(f'`{name}`' for name in names)}; called without",
-            RuntimeWarning,
+            UserWarning,
             stacklevel=3,
         )

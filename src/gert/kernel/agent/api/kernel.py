@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -13,15 +14,34 @@ from gert.kernel.agent.api.bound import BoundRun
 from gert.kernel.agent.api.lifecycle import Lifecycle
 from gert.kernel.agent.api.notes import ARTIFACT, CHECKPOINT, Notes, artifact_json, as_json
 from gert.kernel.agent.api.open_calls import OpenCalls
+from gert.kernel.agent.api.policy import (
+    ApprovalStatus,
+    PendingApproval,
+    PolicyRecords,
+    approval_mode,
+    refuse_reserved,
+)
 from gert.kernel.agent.api.queries import RunQueries
 from gert.kernel.agent.api.workflow import WorkflowContext, run_workflow
 from gert.kernel.agent.middleware.base import KernelMiddleware, ModelInvocation
 from gert.kernel.agent.middleware.stack import order_middleware, require_middleware
+from gert.kernel.agent.ports.approvals import ApprovalPort
 from gert.kernel.agent.ports.loop import Loop
-from gert.kernel.agent.ports.model import ModelCallOptions, ModelPort, OnToken, OutputT, ToolDefinition
+from gert.kernel.agent.ports.model import (
+    MaxCost,
+    ModelCallOptions,
+    ModelPort,
+    OnToken,
+    OutputT,
+    PricedModelPort,
+    ToolDefinition,
+)
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.ports.tool import ToolCallable, ToolPort, ToolRiskLevel
 from gert.kernel.agent.replay.run_log import RunLog
+from gert.kernel.agent.safety.approvals import Approvals
+from gert.kernel.agent.safety.config import IntentPlanRecord
+from gert.kernel.agent.safety.records import ApprovalRecord
 from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.agent.steps.model_steps import ModelStep, ModelSteps
 from gert.kernel.agent.steps.tool_steps import Reconciliation, ToolStep, ToolSteps
@@ -51,7 +71,6 @@ from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunS
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.foundation.arguments import checks_arguments
-from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.compose import Entry
 
 
@@ -72,27 +91,37 @@ class AgentKernel:
         loop: Loop,
         middleware: Sequence[KernelMiddleware] | None = None,
         policy: KernelPolicy | None = None,
+        approvals: ApprovalPort | None = None,
+        prices: MaxCost | None = None,
     ) -> None:
         ordered = order_middleware(middleware or ())
-        require_middleware(policy or KernelPolicy(), ordered)
+        self.policy = policy or KernelPolicy()
+        require_middleware(self.policy, ordered)
         for each in ordered:
             if (bind := getattr(each, "bind_store", None)) is not None:
                 bind(store)
         self.store = store
         self.ledger = ledger_of(store)
         self._loop = loop
+        self._model_port = model_port
+        self._prices = prices
         self._open_calls = OpenCalls()
         self._middleware = ordered
         self._tools = Tools(tool_port)
         for each in ordered:
             if (learn := getattr(each, "bind_capabilities", None)) is not None:
                 learn(self._tools.capabilities)
-        self._log = RunLog(self.ledger)
+        self.run_log = self._log = RunLog(self.ledger)
+        self.approvals = Approvals(self._log, approvals)
         self._models = ModelSteps(self._log, model_port, self._tools, ordered)
         self._tool_steps = ToolSteps(self._log, self._tools, ordered, loop)
         self._lifecycle = Lifecycle(self._log)
         self._notes = Notes(self._log)
+        self._policy_records = PolicyRecords(self._log, self.approvals)
         self._queries = RunQueries(self._log)
+        for each in ordered:
+            if (bind := getattr(each, "bind_kernel", None)) is not None:
+                bind(self)
 
     async def close(self) -> None:
         """Refuse new calls, wait for open ones, and close the store; closing twice has no effect."""
@@ -117,6 +146,24 @@ class AgentKernel:
     async def load_run(self, *, run_id: str, tenant: TenantContext | None = None) -> RunRef:
         """Return a run that has started."""
         return await self._lifecycle.load(run_id, tenant)
+
+    def with_tools(self, tools: Tools) -> Self:
+        """Return a view of this kernel with other tools: the same runs, models and middleware."""
+        view = copy(self)
+        view._tools = tools
+        view._models = ModelSteps(self._log, self._model_port, tools, self._middleware)
+        view._tool_steps = ToolSteps(self._log, tools, self._middleware, self._loop)
+        return view
+
+    @property
+    def tools(self) -> Tools:
+        """Return the tools of this kernel."""
+        return self._tools
+
+    @property
+    def event_loop(self) -> Loop:
+        """Return the event loop this kernel runs in."""
+        return self._loop
 
     def bind(self, *, run_id: str, tenant: TenantContext) -> BoundRun:
         """Return a handle on a run that adds its id and tenant to every call."""
@@ -260,6 +307,10 @@ class AgentKernel:
         with self._open_calls.call():
             return await self._notes.read(run_id, tenant, source, step_key, look, parent_step_key)
 
+    async def recorded_context(self, *, run_id: str, tenant: TenantContext, step_key: str) -> str | None:
+        """Return what `read_context` recorded under a step key; None if nothing was read."""
+        return await self._notes.recorded(run_id, tenant, step_key)
+
     async def run_workflow(
         self,
         *,
@@ -347,6 +398,65 @@ class AgentKernel:
         """Return the current lease of a run."""
         return await self._lifecycle.lease(run_id, tenant)
 
+    # Approvals and intent plans
+
+    async def approve_tool_call(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        approval_key: str,
+        mode: str,
+        reason: str,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+        by: str | None = None,
+        approved: bool = True,
+        reusable: bool = False,
+    ) -> int:
+        """Record that a call is approved, or rejected with approved=False; return the number of the event.
+
+        An open ticket is answered with it, by the same rules as for any approver; PolicyViolationError if it does not
+        count. Without a ticket it is recorded, and counts once a call asks for it.
+
+        by: the approver (default: the person who runs this kernel)
+        reusable: it covers equal calls until it expires, where no ticket says otherwise
+        """
+        record = ApprovalRecord(
+            approval_key=approval_key,
+            approved=approved,
+            mode=approval_mode(mode),
+            reason=reason,
+            by=by,
+            reusable=reusable,
+        )
+        return await self._policy_records.approve(run_id, tenant, record, parent_step_key or step_key)
+
+    async def list_pending_approvals(
+        self, *, tenant: TenantContext, run_id: str | None = None
+    ) -> tuple[PendingApproval, ...]:
+        """Return the calls of a tenant, or of one run, that wait for the approval of people, the oldest first."""
+        return await self._policy_records.pending(tenant, run_id)
+
+    async def wait_for_approval(
+        self, *, run_id: str, tenant: TenantContext, approval_key: str, timeout_seconds: float
+    ) -> ApprovalStatus:
+        """Wait until people have decided about a call: `approved`, `rejected`, or `pending` if the time is over."""
+        with self._open_calls.call():
+            return await self._policy_records.wait(run_id, tenant, approval_key, timeout_seconds)
+
+    async def record_intent_plan(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        intent: IntentPlanRecord,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+    ) -> int:
+        """Record what the agent is about to do, and return the number of the event."""
+        return await self._policy_records.plan(run_id, tenant, intent, step_key, parent_step_key)
+
     # Queries
 
     async def get_run_status(self, *, run_id: str, tenant: TenantContext | None = None) -> RunStatus:
@@ -403,6 +513,12 @@ class AgentKernel:
         """Return every event of a run whose type this version knows."""
         return await self._queries.events(run_id, tenant)
 
+    def max_cost_usd(self, model: str, prompt_tokens: int) -> float | None:
+        """Return the most a call of a model may cost, by its port or else by the price table; None if unknown."""
+        if isinstance(self._model_port, PricedModelPort):
+            return self._model_port.max_cost_usd(model, prompt_tokens)
+        return None if self._prices is None else self._prices(model, prompt_tokens)
+
     # Notes
 
     async def append_run_summary(
@@ -415,7 +531,8 @@ class AgentKernel:
         step_key: str | None = None,
         parent_step_key: str | None = None,
     ) -> int:
-        """Record a summary and return the number of its event."""
+        """Record a summary and return the number of its event; types that decide about calls are refused."""
+        refuse_reserved(summary_type)
         return await self._notes.summarize(run_id, tenant, summary_type, summary_json, step_key, parent_step_key)
 
     async def get_latest_run_summary(
@@ -542,10 +659,9 @@ class AgentKernel:
         return self._tools.fingerprint(tool_name)
 
     def canonicalize_tool_args(self, *, tool_name: str, arguments: Arguments) -> tuple[str, str]:
-        """Validate arguments; return them as canonical JSON, with its SHA-256."""
-        self._tools.definition(tool_name)
-        text = self._tools.canonical(tool_name, arguments)
-        return text, sha256_hex(text.encode())
+        """Validate arguments; return them as canonical JSON, with the hash of the tool's schema."""
+        tool = self._tools.definition(tool_name)
+        return self._tools.canonical(tool_name, arguments), tool.schema_hash
 
     async def describe_capabilities(
         self, *, tenant: TenantContext, visible_tool_names: set[str] | None = None

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 
 from pydantic import BaseModel
 
-from gert.errors import InputError, LeaseLost, RunBlocked, RunError
+from gert.errors import ApprovalRequiredError, InputError, LeaseLost, RunBlocked, RunError
 from gert.kernel.agent.api.notes import as_json
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.steps.error_text import error_text
 from gert.kernel.agent.types.api import PauseTicket, RunLease, RunRef, TenantContext
 from gert.kernel.events.agent import PauseRequested, ResumeRequested, RunEnded, RunStarted, RunSummary
 from gert.kernel.events.agent.parts import ToolSignature
+from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.ledger.agent_fold import UNBLOCKED, Pause
 from gert.kernel.ledger.compose import Entry, require_agent_run
@@ -57,13 +58,13 @@ class Lifecycle:
         """Work on a run; the run ends when the last block in this process that entered it is left.
 
         It is completed, or failed if an exception leaves the block; a later step reopens it. It does not end if it is
-        paused or blocked, if another worker holds its lease, or if the work was interrupted by a cancellation, Ctrl-C
-        or the end of the process: then it can be resumed.
+        paused or blocked or waits for an approval, if another worker holds its lease, or if the work was interrupted by
+        a cancellation, Ctrl-C or the end of the process: then it can be resumed.
         """
         self._inside[run_id] += 1
         try:
             yield
-        except (RunBlocked, LeaseLost):
+        except (RunBlocked, LeaseLost, ApprovalRequiredError):
             raise
         except Exception as error:
             message = error_text(error, LONGEST_MESSAGE)
@@ -83,8 +84,10 @@ class Lifecycle:
                 del self._inside[run_id]
 
     async def _end(self, run_id: str, tenant: TenantContext, ended: RunEnded) -> None:
+        moment = format_timestamp(self._log.ledger.now())
+
         def is_due(head: Head) -> bool:
-            if _pauses(head):
+            if head.agent is not None and head.agent.is_waiting(moment):
                 return False
             # A replay that fails leaves an ended run unchanged; one that succeeds completes a failed run.
             before = head.agent.asleep if head.agent is not None else None

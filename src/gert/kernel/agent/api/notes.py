@@ -74,6 +74,11 @@ class Notes:
         payloads = [_summary(line) for line in lines]
         return {each.summary_type.removeprefix(ARTIFACT): _value(each.summary_json) for each in payloads}
 
+    async def recorded(self, run_id: str, tenant: TenantContext, step_key: str) -> str | None:
+        """Return what was read under a step key; None if nothing was."""
+        calls = await self._log.calls(run_id, tenant.tenant_id, "read", step_key, "")
+        return (await self._log.payload(run_id, calls[0].seq, ContextRead)).content if calls else None
+
     async def read(
         self,
         run_id: str,

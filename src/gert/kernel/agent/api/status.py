@@ -39,7 +39,7 @@ def progress_of(head: Head, units: tuple[Unit, ...]) -> RunProgress:
         completed_stages=tuple(unit.id for unit in units if unit.state == "done"),
         started_at=started,
         updated_at=updated,
-        eta_seconds=_eta(snapshot, started, updated) if status == "running" else None,
+        eta_seconds=_eta(snapshot, started, updated) if status == "running" else 0 if status == "completed" else None,
     )
 
 

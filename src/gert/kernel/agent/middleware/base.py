@@ -1,8 +1,9 @@
 """The hooks of middleware in model and tool steps."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
+from gert.kernel.agent.middleware.conditions import NO_CONDITIONS, Conditions
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelUsage, ToolDefinition
 from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.agent.types.api import TenantContext
@@ -43,12 +44,18 @@ class ModelInvocation:
 
 @dataclass(frozen=True, slots=True)
 class PreparedToolRequest:
-    """A tool call before it reaches the tool, with what middleware derived from it."""
+    """A tool call before it reaches the tool, with what middleware derived from it.
+
+    conditions: what is recorded with the request, and what may still refuse it inside the append
+    approval_key: the approval that the call uses
+    """
 
     arguments_json: str
     semantic_idempotency_key: str | None = None
     intent_id: str | None = None
     amount_usd: float | None = None
+    conditions: Conditions = field(default=NO_CONDITIONS)
+    approval_key: str | None = None
 
     def merge(self, other: "PreparedToolRequest") -> "PreparedToolRequest":
         """Merge with the result of a later middleware, whose values take precedence."""
@@ -57,6 +64,8 @@ class PreparedToolRequest:
             _later(self.semantic_idempotency_key, other.semantic_idempotency_key),
             _later(self.intent_id, other.intent_id),
             _later(self.amount_usd, other.amount_usd),
+            self.conditions & other.conditions,
+            _later(self.approval_key, other.approval_key),
         )
 
     def with_arguments_json(self, arguments_json: str) -> "PreparedToolRequest":
@@ -68,7 +77,13 @@ class KernelMiddleware(Protocol):
     """Hooks that run in every step, in order.
 
     `prepare_model` also runs for replayed steps, since it is part of the question that finds the answer: it must change
-    only the invocation. The other hooks run for live steps only.
+    only the invocation. The other hooks run for live steps only, after it was checked that the run is neither paused,
+    blocked nor leased by another worker.
+
+    Optional: `prepare_tool_request` may also take `step_key`. `admit_model(invocation, step_key)` may refuse a model
+    call by raising, or return `Conditions` on the append of its request. `bind_store(store)`, `bind_kernel(kernel)` and
+    `bind_capabilities(needed)` are called by the kernel that the middleware is passed to; through that kernel it can
+    take steps and append, under the lease of the kernel. A middleware belongs to one kernel at a time.
     """
 
     async def prepare_model(self, invocation: ModelInvocation) -> ModelInvocation:

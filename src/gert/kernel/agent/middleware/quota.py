@@ -1,141 +1,131 @@
-"""Enforces a tenant's budget over a run with its sub-agents and forks."""
+"""Enforces budgets: what a model call may cost is reserved before it is made, and settled when it has ended."""
 
-import re
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Final
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
-from gert.errors import BudgetExceededError, UsageError
-from gert.kernel.agent.middleware.base import PassThroughMiddleware
+from gert.errors import BudgetExceededError, ModelPermanentError, UsageError
+from gert.kernel.agent.middleware.base import ModelInvocation, PassThroughMiddleware
+from gert.kernel.agent.middleware.conditions import Conditions, Refusal
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.types.api import TenantContext
-from gert.kernel.events.envelope import parse_timestamp
+from gert.kernel.foundation.duration import format_duration
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Head, RunFilter
+from gert.kernel.ledger.record import Exceeded, Held, SpendLimit
+from gert.kernel.ledger.spending import NANO, nano, root_of
 
-BRANCHES: Final = ("::sub_agent::", "::fork::")
-"""Separators in a run id between the id of the parent run and the run's own part."""
+if TYPE_CHECKING:
+    from gert.kernel.agent.api.kernel import AgentKernel
 
-_BRANCH: Final = re.compile("|".join(BRANCHES))
+BYTES_PER_TOKEN: Final = 3
+"""How the tokens of a prompt are estimated, rather too many than too few: most text has four bytes to a token."""
 
-RELIST_AFTER: Final = timedelta(seconds=1)
-"""How long a child run that another process starts may stay unseen."""
-
-_OVERLAP: Final = timedelta(seconds=30)
-"""How far the clocks of processes that share a ledger may differ."""
-
-_MAX_TENANTS: Final = 1000
-_MAX_BRANCHES: Final = 100_000
-_EARLIEST: Final = datetime(1, 1, 2, tzinfo=UTC)
-
-
-def root_of(run_id: str) -> str:
-    """Return the root run of a run's tree."""
-    return min((run_id.partition(branch)[0] for branch in BRANCHES), key=len)
-
-
-def _ancestors(run_id: str) -> list[str]:
-    """Return the ancestors of a run, as its id names them, and the run itself."""
-    return [*(run_id[: found.start()] for found in _BRANCH.finditer(run_id)), run_id]
+_PER_MESSAGE: Final = 8
 
 
 class QuotaMiddleware(PassThroughMiddleware):
-    """Refuses a model call once the run, with its sub-agents and forks, has spent its tenant's budget.
+    """Refuses a model call that could exceed the budget of its run tree, or of its tenant in a window of time.
 
-    A running call is not interrupted, and an answer that exceeds the budget is kept: the next call is refused.
-    `after_model` therefore never raises. Spending is read from the ledger, so it counts across processes; a child run
-    that another process has just started counts after a second.
+    A call reserves what it may cost when its request is recorded, so that parallel calls cannot spend the same money;
+    its real cost replaces the reservation when it ends. If that is more, the answer is kept, and the next call is
+    refused. `after_model` therefore never raises. Under an enforced policy a model without a known price is refused,
+    unless the tenant allows unknown cost.
     """
 
     def __init__(self, store: EventStore | None = None) -> None:
         self._ledger: Ledger | None = None
-        # Only the ids of runs are cached, never their cost; an evicted entry is read again.
-        self._trees: OrderedDict[str, _RunTrees] = OrderedDict()
+        self._kernel: AgentKernel | None = None
         if store is not None:
             self.bind_store(store)
 
     def bind_store(self, store: EventStore) -> None:
         """Set the store whose ledger records the spending; the kernel calls this."""
         self._ledger = ledger_of(store)
-        self._trees.clear()
+
+    def bind_kernel(self, kernel: "AgentKernel") -> None:
+        """Set the kernel that knows the prices of models; it calls this."""
+        self._kernel = kernel
 
     async def before_model(self, *, run_id: str, tenant: TenantContext) -> None:
-        """Refuse a call if the budget is spent."""
-        spent = await self.spent(run_id, tenant.tenant_id)
-        # `not <` instead of `>=`: a budget of NaN counts as spent.
-        if not spent < tenant.budget_usd_limit:
-            raise BudgetExceededError(
-                f"tenant `{tenant.tenant_id}` has spent {spent:.6f} of {tenant.budget_usd_limit:.6f} USD"
-                f" in run `{root_of(run_id)}` with its sub-agents and forks",
-                hint="raise `budget_usd_limit` and run the step again: recorded steps are not paid twice",
+        """Refuse a call if a budget is spent."""
+        for limit in limits_of(run_id, tenant):
+            since = None if limit.seconds is None else self._bound.now() - timedelta(seconds=limit.seconds)
+            spent = await self._bound.spent(limit.kind, limit.tenant, limit.name, since)
+            if spent >= limit.most:
+                raise exceeded(limit, spent)
+
+    async def admit_model(self, *, invocation: ModelInvocation, step_key: str | None) -> Conditions:
+        """Reserve what a call may cost, as part of the append of its request."""
+        tenant, cost = invocation.tenant, self._cost(invocation)
+        if cost is None and self._is_enforced and not tenant.allow_unknown_cost:
+            raise ModelPermanentError(
+                f"the price of the model `{invocation.model}` is unknown",
+                category="unknown_cost",
+                hint="pass `prices=` to the kernel or the adapter, or set `allow_unknown_cost` for the tenant",
             )
+        limits = limits_of(invocation.run_id, tenant)
+
+        def on_refused(found: Held | Exceeded) -> Refusal | None:
+            if isinstance(found, Held) or not isinstance(found.limit, SpendLimit) or found.limit not in limits:
+                return None
+            return Refusal(exceeded(found.limit, found.counted, cost or 0.0))
+
+        return Conditions(limits=limits, on_refused=(on_refused,), reserved_usd=cost or 0.0)
 
     async def spent(self, run_id: str, tenant_id: str) -> float:
-        """Return what a tenant has spent in the tree of a run."""
+        """Return what a tenant has spent or reserved in the tree of a run, in US dollars."""
+        return await self._bound.spent("run", tenant_id, root_of(run_id)) / NANO
+
+    @property
+    def _bound(self) -> Ledger:
         if self._ledger is None:
             raise UsageError("the quota has no store to read from", hint="pass it to a kernel, or call `bind_store`")
-        ledger, root = self._ledger, root_of(run_id)
-        trees = self._trees.setdefault(tenant_id, _RunTrees(tenant_id))
-        self._trees.move_to_end(tenant_id)
-        while len(self._trees) > _MAX_TENANTS:
-            self._trees.popitem(last=False)
-        trees.add(_ancestors(run_id))
-        first = await ledger.head(root)
-        await trees.refresh(ledger, first)
-        spent = _cost(first, tenant_id)
-        for relative in trees.of(root):
-            spent += _cost(await ledger.head(relative), tenant_id)
-        return spent
+        return self._ledger
+
+    @property
+    def _is_enforced(self) -> bool:
+        return self._kernel is not None and self._kernel.policy.mode != "permissive"
+
+    def _cost(self, invocation: ModelInvocation) -> float | None:
+        if self._kernel is None:
+            return None
+        cost = self._kernel.max_cost_usd(invocation.model, prompt_tokens(invocation))
+        # A port may report anything; what is not an amount is not known.
+        return cost if cost is not None and math.isfinite(cost) and cost >= 0 else None
 
 
-class _RunTrees:
-    """The descendants of the root runs of a tenant.
-
-    The tenant's runs are listed once, from the start of the oldest tree in use, and then only those updated since: the
-    cost of a step depends on the size of its tree, not on the number of other runs.
-    """
-
-    def __init__(self, tenant_id: str) -> None:
-        self._tenant = tenant_id
-        self._branches: dict[str, dict[str, None]] = {}
-        self._count = 0
-        self._from: datetime | None = None
-        self._listed_at: datetime | None = None
-
-    def of(self, root: str) -> Iterator[str]:
-        """Return the descendants of a root run."""
-        return iter(tuple(self._branches.get(root, ())))
-
-    def add(self, run_ids: Iterable[str]) -> None:
-        """Add the runs that have a parent."""
-        for run_id in run_ids:
-            root = root_of(run_id)
-            if root != run_id and run_id not in (tree := self._branches.setdefault(root, {})):
-                tree[run_id] = None
-                self._count += 1
-
-    async def refresh(self, ledger: Ledger, root: Head | None) -> None:
-        """List the runs of the tree of a root, and of all younger trees."""
-        moment = ledger.now()
-        # No run is older than its root; if the root is not in this ledger, all runs of the tenant are read.
-        needed = parse_timestamp(root.started_at) - _OVERLAP if root is not None and root.started_at else _EARLIEST
-        if self._listed_at is None or self._from is None or needed < self._from:
-            since = needed
-        elif moment - self._listed_at >= RELIST_AFTER or moment < self._listed_at:
-            since = min(moment, self._listed_at) - _OVERLAP
-        else:
-            return
-        if self._count > _MAX_BRANCHES:
-            self._branches, self._count, since = {}, 0, needed
-            self._from = None
-        found = await ledger.runs(RunFilter(self._tenant, "agent", since=None if since == _EARLIEST else since))
-        self.add(head.run_id for head in found)
-        self._from = since if self._from is None else min(self._from, since)
-        self._listed_at = moment if self._listed_at is None else max(self._listed_at, moment)
+def limits_of(run_id: str, tenant: TenantContext) -> tuple[SpendLimit, ...]:
+    """Return the budgets of a call: that of its run tree, and that of its tenant."""
+    limits = [SpendLimit("run", tenant.tenant_id, root_of(run_id), _most(tenant.budget_usd_limit))]
+    if tenant.tenant_budget_usd_limit is not None:
+        window = float(tenant.tenant_budget_window_seconds)
+        limits.append(SpendLimit("tenant", tenant.tenant_id, "", _most(tenant.tenant_budget_usd_limit), window))
+    return tuple(limits)
 
 
-def _cost(head: Head | None, tenant_id: str) -> float:
-    if head is None or head.agent is None or head.tenant != tenant_id:
-        return 0.0
-    return head.agent.model_cost
+def prompt_tokens(invocation: ModelInvocation) -> int:
+    """Estimate the tokens of everything that a model is sent."""
+    texts = [invocation.prompt, *(message.content for message in invocation.messages)]
+    texts += [call.function.arguments for message in invocation.messages for call in message.tool_calls or ()]
+    texts += [tool.description + tool.arguments_schema_json for tool in invocation.allowed_tools]
+    texts += [str(item) for item in invocation.model_options.responses_input_items or ()]
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    return size // BYTES_PER_TOKEN + _PER_MESSAGE * (1 + len(invocation.messages))
+
+
+def exceeded(limit: SpendLimit, spent: int, cost: float = 0.0) -> BudgetExceededError:
+    """A budget is spent, or the next call could exceed it."""
+    where = f"in run `{limit.name}` with its sub-agents and forks"
+    if limit.seconds is not None:
+        where = f"in {format_duration(timedelta(seconds=limit.seconds))} in all its runs"
+    more = f", and the call may cost {cost:.6f} USD" if spent < limit.most else ""
+    name = "budget_usd_limit" if limit.seconds is None else "tenant_budget_usd_limit"
+    return BudgetExceededError(
+        f"tenant `{limit.tenant}` has spent {spent / NANO:.6f} of {limit.most / NANO:.6f} USD {where}{more}",
+        hint=f"raise `{name}` and run the step again: recorded steps are not paid twice",
+    )
+
+
+def _most(usd: float) -> int:
+    # A budget that is not a number allows nothing.
+    return 0 if math.isnan(usd) else nano(usd)

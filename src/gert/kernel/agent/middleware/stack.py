@@ -7,19 +7,24 @@ from gert.kernel.agent.middleware.base import KernelMiddleware
 from gert.kernel.agent.middleware.capabilities import CapabilityGuardMiddleware
 from gert.kernel.agent.middleware.pii import PIIScrubberMiddleware
 from gert.kernel.agent.middleware.quota import QuotaMiddleware
+from gert.kernel.agent.safety.middleware import SafetyPolicyMiddleware
 from gert.kernel.agent.types.api import KernelPolicy
 from gert.kernel.foundation.arguments import checked
 
-GUARDS: tuple[type, ...] = (PIIScrubberMiddleware, QuotaMiddleware, CapabilityGuardMiddleware)
-"""These run first, in this order; the rest follows in the order given."""
+GUARDS: tuple[type, ...] = (
+    PIIScrubberMiddleware,
+    QuotaMiddleware,
+    CapabilityGuardMiddleware,
+    SafetyPolicyMiddleware,
+)
+"""The first three run first, in this order, and the safety policy last: it decides about what will be called."""
 
-_ENFORCED = tuple(guard.__name__ for guard in GUARDS)
-REQUIRED: Mapping[str, tuple[str, ...]] = {
+REQUIRED: Mapping[str, tuple[type, ...]] = {
     "permissive": (),
-    "enforced": _ENFORCED,
-    "enforced_v2": (*_ENFORCED, "SafetyPolicyMiddleware"),
+    "enforced": GUARDS[:3],
+    "enforced_v2": GUARDS,
 }
-"""The middleware each policy mode requires. This version has no `SafetyPolicyMiddleware`: it refuses `enforced_v2`."""
+"""The middleware each policy mode requires."""
 
 
 @checked
@@ -30,13 +35,17 @@ def order_middleware(middleware: Sequence[KernelMiddleware]) -> tuple[KernelMidd
 
 def require_middleware(policy: KernelPolicy, middleware: Sequence[KernelMiddleware]) -> None:
     """Refuse a kernel without the middleware its policy requires; it is checked by type, not by name."""
-    present = {guard.__name__ for guard in GUARDS if any(isinstance(each, guard) for each in middleware)}
-    missing = [name for name in REQUIRED[policy.mode] if name not in present]
+    required = REQUIRED[policy.mode]
+    missing = [guard.__name__ for guard in required if not any(isinstance(each, guard) for each in middleware)]
     if missing:
-        absent = [name for name in missing if name not in _ENFORCED]
-        hint = f"this version has no `{absent[0]}`: use `KernelPolicy.enforced()`" if absent else None
-        raise UsageError(f"policy `{policy.mode}` requires {', '.join(f'`{name}`' for name in missing)}", hint=hint)
+        raise UsageError(
+            f"policy `{policy.mode}` requires {', '.join(f'`{name}`' for name in missing)}",
+            hint="pass `middleware=ArtanaKernel.default_middleware_stack(safety=…)`",
+        )
 
 
 def _rank(middleware: KernelMiddleware) -> int:
-    return next((place for place, guard in enumerate(GUARDS) if isinstance(middleware, guard)), len(GUARDS))
+    if isinstance(middleware, SafetyPolicyMiddleware):
+        return len(GUARDS)
+    # Other middleware comes between, in the order given.
+    return next((place for place, guard in enumerate(GUARDS) if isinstance(middleware, guard)), len(GUARDS) - 1)

@@ -1,6 +1,6 @@
 """The port to the event loop, which the kernel does not import."""
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +26,10 @@ class Loop(Protocol):
 
     async def begin(self, work: Coroutine[Any, Any, T]) -> Started[T]:
         """Start a task, and return when it has ended or first waits."""
+        ...
+
+    async def all(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+        """Run coroutines concurrently until all have ended; an exception is returned in place of a result."""
         ...
 
     async def until(self, subscribe: Callable[[Callable[[], None]], None]) -> None:

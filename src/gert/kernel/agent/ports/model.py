@@ -12,6 +12,7 @@ from gert.kernel.agent.steps.messages import ChatMessage
 __all__ = [
     "LiteLLMCompletionFn",
     "LiteLLMResponsesFn",
+    "MaxCost",
     "ModelAPIMode",
     "ModelAPIModeUsed",
     "ModelCallOptions",
@@ -25,6 +26,7 @@ __all__ = [
     "ModelUsage",
     "OnToken",
     "OutputT",
+    "PricedModelPort",
     "ReasoningEffort",
     "StreamingModelPort",
     "SupportsModelDump",
@@ -40,6 +42,9 @@ ReasoningEffort: TypeAlias = Literal["low", "medium", "high", "xhigh"]
 VerbosityLevel: TypeAlias = Literal["low", "medium", "high"]
 
 OutputT = TypeVar("OutputT", bound=BaseModel)
+
+MaxCost: TypeAlias = Callable[[str, int], float | None]
+"""The most a call of a model with so many prompt tokens may cost; None if unknown."""
 
 OnToken: TypeAlias = Callable[[str], Awaitable[None] | None]
 """Called with each piece of the answer's text as it arrives."""
@@ -155,6 +160,19 @@ class StreamingModelPort(Protocol):
 
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
         """Call a model and pass each piece of text to `on_token`; an exception it raises ends the call."""
+        ...
+
+
+@runtime_checkable
+class PricedModelPort(Protocol):
+    """A model port that knows what its calls may cost."""
+
+    async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+        """Call a model and wait for its whole answer."""
+        ...
+
+    def max_cost_usd(self, model: str, prompt_tokens: int) -> float | None:
+        """Return the most a call may cost: its prompt, and an answer as long as it may be; None if unknown."""
         ...
 
 

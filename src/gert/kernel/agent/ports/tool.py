@@ -80,6 +80,7 @@ class RegisteredTool:
     max_attempts: how often a call is attempted while it is known not to have happened
     backoff_seconds: the wait before the second attempt; it doubles with each further one
     reconcile: finds out whether a call happened
+    resumable: a call that did not end is continued under its idempotency key by the same step
     """
 
     name: str
@@ -99,6 +100,7 @@ class RegisteredTool:
     max_attempts: int = 1
     backoff_seconds: float = 0.0
     reconcile: ToolReconciler | None = None
+    resumable: bool = False
 
 
 class ToolPort(Protocol):

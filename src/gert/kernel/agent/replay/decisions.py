@@ -37,6 +37,13 @@ class InDoubt:
 
 
 @dataclass(frozen=True, slots=True)
+class Resume:
+    """Continue a call that was interrupted, under its recorded request."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Wait for the same step, which is in flight in this process."""
 
@@ -56,7 +63,7 @@ class Request:
 
 
 ModelDecision = Replay | Compare | Wait | Request
-ToolDecision = Replay | Compare | Fail | InDoubt | Wait | Request
+ToolDecision = Replay | Compare | Fail | InDoubt | Resume | Wait | Request
 
 
 def decide_model(calls: Sequence[Call], input_hash: str, in_flight: frozenset[int]) -> ModelDecision:
@@ -75,16 +82,22 @@ def decide_model(calls: Sequence[Call], input_hash: str, in_flight: frozenset[in
 
 
 def decide_tool(
-    calls: Sequence[Call], hashes: Collection[str], in_flight: frozenset[int], *, side_effect: bool
+    calls: Sequence[Call],
+    hashes: Collection[str],
+    in_flight: frozenset[int],
+    *,
+    side_effect: bool,
+    resumable: bool = False,
 ) -> ToolDecision:
     """Decide what a tool step does, from the requests under its key, newest first.
 
     1. Refuse another call under the same step key.
     2. Replay a call that succeeded; of several, the one that was recorded first.
     3. Replay a permanent failure.
-    4. Require a reconciliation if the outcome is unknown, or if a call with side effects has no recorded end.
-    5. Wait for the same call in flight in this process.
-    6. Otherwise call the tool: it was not called, is known not to have happened, or has no side effects.
+    4. Continue a call without a recorded end if the tool is resumable.
+    5. Require a reconciliation if the outcome is unknown, or if a call with side effects has no recorded end.
+    6. Wait for the same call in flight in this process.
+    7. Otherwise call the tool: it was not called, is known not to have happened, or has no side effects.
     """
     for call in calls:
         if call.input_hash not in hashes:
@@ -96,8 +109,8 @@ def decide_tool(
             return Fail(call)
         if call.outcome == "unknown_outcome":
             return InDoubt(call)
-        if call.outcome == "open" and call.seq not in in_flight and side_effect:
-            return InDoubt(call)
+        if call.outcome == "open" and call.seq not in in_flight and (resumable or side_effect):
+            return Resume(call) if resumable else InDoubt(call)
     return _wait_or_request(calls, in_flight)
 
 

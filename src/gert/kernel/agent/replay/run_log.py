@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from gert.errors import InputError, RunBlocked, RunError, RunExists, RunNotFound, TraceError
+from gert.kernel.agent.middleware.conditions import Refusal
 from gert.kernel.agent.replay.call_cache import CallCache
 from gert.kernel.agent.replay.in_flight import InFlight
 from gert.kernel.agent.types.api import TenantContext
@@ -19,11 +20,26 @@ from gert.kernel.ledger.compose import Entry, compose, require_agent_run
 from gert.kernel.ledger.limits import check_name
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import key_of
-from gert.kernel.ledger.record import Batch, Call, CallKind, Expect, Head, Held, Overtaken, Write, Written
+from gert.kernel.ledger.record import (
+    Appended,
+    Batch,
+    Call,
+    CallKind,
+    Expect,
+    Head,
+    Limit,
+    Overtaken,
+    Write,
+    Written,
+)
 
 Entries = Sequence[Entry] | Callable[[Head], Sequence[Entry]]
 Guard = Callable[[Head], None]
 PayloadT = TypeVar("PayloadT", bound=Payload)
+
+
+class InPlace(tuple[Entry, ...]):
+    """Entries that are recorded in place of a step that was refused: they begin nothing."""
 
 
 class _NotDue(Exception):
@@ -62,9 +78,18 @@ class RunLog:
         except RunExists:
             return
 
-    async def append(self, run_id: str, tenant: str, entries: Entries, *, guard: Guard | None = None) -> Written:
-        """Append to a run that has started; `guard` refuses the append by raising."""
-        return _written(await self._append(run_id, _writer(run_id, tenant, entries, guard)))
+    async def append(
+        self, run_id: str, tenant: str, entries: Entries, *, guard: Guard | None = None, taken: Sequence[int] = ()
+    ) -> Written:
+        """Append to a run that has started; `guard` refuses the append by raising.
+
+        taken: ids of the messages that the entries answer
+        """
+        write = _writer(run_id, tenant, entries, guard)
+        if taken:
+            made = write
+            write = lambda head, moment: made(head, moment)._replace(taken=taken)  # noqa: E731
+        return _written(await self._append(run_id, write))
 
     async def write(
         self,
@@ -75,14 +100,16 @@ class RunLog:
         expect: Expect,
         step: bool = False,
         tried: list[Batch] | None = None,
-    ) -> Written | Overtaken | Held:
+        limits: Sequence[Limit] = (),
+    ) -> Appended:
         """Append if no event was added under a key since it was looked up.
 
         step: the entries begin a step: refuse them if the run is paused or blocked, and reopen a run that has ended
         tried: receives the batches that may have been committed, even if this raises
+        limits: what a batch with a request must not exceed
         """
         made, guard = (reopening(entries), refuse_if_blocked) if step else (entries, None)
-        answer = await self._append(run_id, _writer(run_id, tenant, made, guard, tried), (expect,))
+        answer = await self._append(run_id, _writer(run_id, tenant, made, guard, tried, limits), (expect,))
         if isinstance(answer, Overtaken):
             self.cache.invalidate(run_id, answer.key)
         return answer
@@ -101,19 +128,26 @@ class RunLog:
         except _NotDue:
             return
 
+    async def record_refusal(self, run_id: str, tenant: str, refused: Refusal) -> Exception:
+        """Record a refusal and return its error, which is raised even if the record fails."""
+        try:
+            if refused.entries:
+                await self.append(run_id, tenant, refused.entries)
+        except Exception as unwritten:
+            refused.error.add_note(f"the refusal could not be recorded: {unwritten}")
+        return refused.error
+
     async def check_step(self, run_id: str) -> None:
         """Refuse a step of a run that is paused or blocked, or whose lease another worker holds."""
-        await self._append_nothing(run_id, refuse_if_blocked)
+        head = await self.ledger.check(run_id)
+        if head is None:
+            raise no_run(run_id)
+        refuse_if_blocked(head)
 
     async def wait_for_appends(self, run_id: str) -> None:
         """Wait until every append that this process began is committed or has failed."""
-        await self._append_nothing(run_id, lambda _: None)
 
-    async def _append_nothing(self, run_id: str, guard: Guard) -> None:
         def write(head: Head, moment: str) -> Batch:
-            if not head.count:
-                raise no_run(run_id)
-            guard(head)
             raise _NotDue
 
         try:
@@ -121,7 +155,7 @@ class RunLog:
         except _NotDue:
             return
 
-    async def _append(self, run_id: str, write: Write, expects: Sequence[Expect] = ()) -> Written | Overtaken | Held:
+    async def _append(self, run_id: str, write: Write, expects: Sequence[Expect] = ()) -> Appended:
         try:
             answer = await self.ledger.append(run_id, write, expects=expects)
         except (RunError, RunBlocked, InputError, _NotDue):
@@ -175,7 +209,14 @@ class RunLog:
         return head
 
 
-def _writer(run_id: str, tenant: str, entries: Entries, guard: Guard | None, tried: list[Batch] | None = None) -> Write:
+def _writer(
+    run_id: str,
+    tenant: str,
+    entries: Entries,
+    guard: Guard | None,
+    tried: list[Batch] | None = None,
+    limits: Sequence[Limit] = (),
+) -> Write:
     """Return a write that appends entries to a run that has started, unless `guard` raises."""
 
     def write(head: Head, moment: str) -> Batch:
@@ -184,6 +225,8 @@ def _writer(run_id: str, tenant: str, entries: Entries, guard: Guard | None, tri
         if guard is not None:
             guard(head)
         batch = compose(head, moment, tenant, entries(head) if callable(entries) else entries)
+        if limits and batch.calls:
+            batch = batch._replace(limits=limits)
         if tried is not None:
             tried.append(batch)
         return batch
@@ -199,7 +242,8 @@ def reopening(entries: Entries) -> Entries:
         before = (Entry(RunReopened()),) if has_ended else ()
         # Entries that contain their own number are numbered after it.
         head = msgspec.structs.replace(head, count=head.count + len(before))
-        return (*before, *(entries(head) if callable(entries) else entries))
+        made = entries(head) if callable(entries) else entries
+        return made if isinstance(made, InPlace) else (*before, *made)
 
     return after
 
@@ -221,7 +265,7 @@ def no_run(run_id: str) -> RunNotFound:
     return RunNotFound(f"there is no run `{run_id}`", hint="start it first")
 
 
-def _written(answer: Written | Overtaken | Held) -> Written:
+def _written(answer: Appended) -> Written:
     """Return the result of an append without expectations, which is always written."""
     if not isinstance(answer, Written):
         raise TraceError("the ledger refused an append that expects nothing")

@@ -68,7 +68,7 @@ class PreparedStep(msgspec.Struct, frozen=True):
         return self.question.tools_hash
 
 
-def requested(step: ModelStep[OutputT], prepared: PreparedStep) -> ModelRequested:
+def requested(step: ModelStep[OutputT], prepared: PreparedStep, reserved_usd: float = 0.0) -> ModelRequested:
     """Build the request event."""
     question = prepared.question
     return ModelRequested(
@@ -86,6 +86,7 @@ def requested(step: ModelStep[OutputT], prepared: PreparedStep) -> ModelRequeste
         step_key=step.step_key,
         context_version=_version(step.context_version or ContextVersion(), question),
         input_hash=prepared.hash,
+        reserved_usd=reserved_usd,
     )
 
 

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from gert.errors import RunError, UsageError
 from gert.kernel.agent.middleware.base import KernelMiddleware, ModelInvocation
+from gert.kernel.agent.middleware.conditions import NO_CONDITIONS, Conditions, Refusal
 from gert.kernel.agent.ports.model import (
     ModelCallOptions,
     ModelPort,
@@ -18,7 +19,7 @@ from gert.kernel.agent.ports.model import (
     StreamingModelPort,
 )
 from gert.kernel.agent.replay.decisions import Compare, Replay, Request, Wait, decide_model, first_answer
-from gert.kernel.agent.replay.run_log import RunLog
+from gert.kernel.agent.replay.run_log import InPlace, RunLog
 from gert.kernel.agent.replay.step_lookup import StepLookup
 from gert.kernel.agent.steps.drift import DriftNotes, ToolPins
 from gert.kernel.agent.steps.messages import ChatMessage
@@ -45,7 +46,7 @@ from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.ledger.compose import Entry
-from gert.kernel.ledger.record import Call, Written
+from gert.kernel.ledger.record import Call, Head, Overtaken, Written
 
 __all__ = ["CAPABILITY_DECISION", "ModelStep", "ModelSteps"]
 
@@ -67,9 +68,10 @@ class ModelSteps:
         """Replay a step, or call the model."""
         check_output_schema(step.output_schema)
         pinned = await self._pins.of(step.run_id) if step.tool_drift == "pin" else None
+        pinned = None if pinned is None else pinned | self._tools.own
         prepared = await self._prepare(step, pinned)
         lookup = StepLookup(self._log, step.run_id, step.tenant.tenant_id, "model", step.step_key, prepared.hash)
-        admitted = False
+        conditions: Conditions | None = None
         while True:
             calls, in_flight = await lookup.find()
             match decide_model(calls, prepared.hash, in_flight):
@@ -81,10 +83,9 @@ class ModelSteps:
                     await lookup.wait()
                 case Request() as decision:
                     with self._log.in_flight.enter(step.run_id, lookup.key):
-                        if not admitted and (self._middleware or step.forked_from is not None):
-                            await self._admit(step)
-                        admitted = True
-                        answer = await self._request(step, prepared, lookup, decision)
+                        if conditions is None:
+                            conditions = await self._admit(step, prepared)
+                        answer = await self._request(step, prepared, lookup, decision, conditions)
                     if answer is not None:
                         return answer
                     lookup.retry()
@@ -121,23 +122,54 @@ class ModelSteps:
         decided = after_middleware(visibility, invocation.allowed_tools) if self._middleware else visibility
         return PreparedStep(invocation, decided, question, question.hash)
 
-    async def _admit(self, step: ModelStep[OutputT]) -> None:
-        """Let middleware refuse the call before the model is called."""
+    async def _admit(self, step: ModelStep[OutputT], prepared: PreparedStep) -> Conditions:
+        """Check the state of the run, then let middleware refuse the call before the model is called."""
         if step.forked_from is not None:
             await self._log.check_step(step.forked_from)
+        if not self._middleware:
+            return NO_CONDITIONS
+        await self._log.check_step(step.run_id)
+        conditions = NO_CONDITIONS
         for middleware in self._middleware:
             await middleware.before_model(run_id=step.run_id, tenant=step.tenant)
+            admit = getattr(middleware, "admit_model", None)
+            given = None if admit is None else await admit(invocation=prepared.invocation, step_key=step.step_key)
+            conditions = conditions if given is None else conditions & given
+        return conditions
 
     async def _request(
-        self, step: ModelStep[OutputT], prepared: PreparedStep, lookup: StepLookup, decision: Request
+        self,
+        step: ModelStep[OutputT],
+        prepared: PreparedStep,
+        lookup: StepLookup,
+        decision: Request,
+        conditions: Conditions,
     ) -> StepModelResult[OutputT] | None:
         """Record the request and call the model; None if another task or process recorded the request first."""
-        entries = [Entry(abandoned(call), step.parent_step_key) for call in decision.abandoned]
-        entries.append(Entry(requested(step, prepared), step.parent_step_key))
-        expect = lookup.expect(decision.last)
-        written = await self._log.write(step.run_id, step.tenant.tenant_id, entries, expect=expect, step=True)
-        if not isinstance(written, Written):
+        made = [Entry(abandoned(call), step.parent_step_key) for call in decision.abandoned]
+        made += (*conditions.entries, Entry(requested(step, prepared, conditions.reserved_usd), step.parent_step_key))
+        refused: Refusal | None = None
+
+        def entries(head: Head) -> Sequence[Entry]:
+            nonlocal refused
+            refused = conditions.refusal(head)
+            return made if refused is None else InPlace(refused.entries)
+
+        written = await self._log.write(
+            step.run_id,
+            step.tenant.tenant_id,
+            entries,
+            expect=lookup.expect(decision.last),
+            step=True,
+            limits=conditions.limits,
+        )
+        if isinstance(written, Overtaken):
             return None
+        if not isinstance(written, Written):
+            refused = conditions.refusal_of(written) or Refusal(RunError("the ledger refuses the model call"))
+            raise await self._log.record_refusal(step.run_id, step.tenant.tenant_id, refused)
+        if refused is not None:
+            raise refused.error
         seq = written.last
         answer, usage = await self._call(step, prepared, seq)
         found = await self._record(step, prepared, lookup, answer)

@@ -1,11 +1,13 @@
 """One tool call: prepare it, execute it, record its end and return its result."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from gert.errors import CapabilityDeniedError
+from gert.errors import CapabilityDeniedError, ToolSuspended
 from gert.kernel.agent.middleware.base import KernelMiddleware, PassThroughMiddleware, PreparedToolRequest
 from gert.kernel.agent.ports.loop import Loop, Started
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionOutcome, ToolExecutionResult
@@ -62,7 +64,7 @@ class ToolCalls:
         self._log = log
         self._tools = tools
         self._loop = loop
-        self._middleware = tuple(middleware)
+        self._request_hooks = tuple((each, _takes_step_key(each)) for each in middleware if _prepares_requests(each))
         self._hooks = tuple(each for each in middleware if _changes_results(each))
 
     def permit(self, step: ToolStep) -> None:
@@ -73,24 +75,35 @@ class ToolCalls:
                 f"tenant `{step.tenant.tenant_id}` may not use `{step.tool_name}`", hint=f"it needs `{needed}`"
             )
 
-    async def prepare(self, step: ToolStep) -> PreparedToolRequest:
-        """Check the arguments and the tenant, then run the request hooks."""
+    @property
+    def has_middleware(self) -> bool:
+        """Whether any middleware takes part in requests."""
+        return bool(self._request_hooks)
+
+    def check(self, step: ToolStep) -> str:
+        """Check the arguments and the tenant; return the arguments as canonical JSON."""
         self._tools.definition(step.tool_name)
         arguments_json = self._tools.canonical(step.tool_name, step.arguments)
         self.permit(step)
+        return arguments_json
+
+    async def prepare(self, step: ToolStep, arguments_json: str) -> PreparedToolRequest:
+        """Run the request hooks; arguments that one of them changes must fit the tool before the next one sees them."""
         prepared = PreparedToolRequest(arguments_json)
-        for middleware in self._middleware:
+        for middleware, takes_key in self._request_hooks:
+            more: dict[str, Any] = {"step_key": step.step_key} if takes_key else {}
             given = await middleware.prepare_tool_request(
                 run_id=step.run_id,
                 tenant=step.tenant,
                 tool_name=step.tool_name,
                 arguments_json=prepared.arguments_json,
+                **more,
             )
-            prepared = prepared.merge(PreparedToolRequest(given) if isinstance(given, str) else given)
-        if prepared.arguments_json == arguments_json:
-            return prepared
-        # Arguments that middleware changed must fit the tool, too.
-        return prepared.with_arguments_json(self._tools.canonical(step.tool_name, prepared.arguments_json))
+            made = PreparedToolRequest(given) if isinstance(given, str) else given
+            if made.arguments_json != prepared.arguments_json:
+                made = made.with_arguments_json(self._tools.canonical(step.tool_name, made.arguments_json))
+            prepared = prepared.merge(made)
+        return prepared
 
     async def call(self, step: ToolStep, lookup: StepLookup, call: RequestedCall) -> StepToolResult:
         """Execute a call and record its end before any result hook can change the result."""
@@ -100,6 +113,11 @@ class ToolCalls:
             except GeneratorExit:
                 raise  # a coroutine that is closed must not await
             except BaseException as error:
+                if self._tools.resumable(step.tool_name):
+                    # Its end is not recorded: the same step continues the call.
+                    if isinstance(error, ToolSuspended):
+                        raise error.reason from None
+                    raise
                 changes = call.in_doubt or self.has_side_effect(call.request)
                 outcome: ToolExecutionOutcome = "unknown_outcome" if changes else "transient_error"
                 stopped = ToolExecutionResult(outcome, "null", error_message=_stop_reason(error))
@@ -244,6 +262,10 @@ class ToolCalls:
             require_json(found.result_json)
             check_writable(completed(0, step.tool_name, found))
             return found
+        except ToolSuspended as error:
+            if self._tools.resumable(step.tool_name):
+                raise
+            return ToolExecutionResult("unknown_outcome", "null", error_message=error.message)
         except Exception as error:
             outcome = outcome_of(error, side_effect=self.has_side_effect(request))
             why = error_text(error, LONGEST_MESSAGE) or type(error).__name__
@@ -285,6 +307,17 @@ def _stop_reason(error: BaseException) -> str:
 def _result_key(seq: int) -> str:
     """Return the in-flight key of the result hooks of a call."""
     return f"result#{seq}"
+
+
+def _prepares_requests(middleware: KernelMiddleware) -> bool:
+    """Whether a middleware implements the request hook."""
+    return getattr(type(middleware), "prepare_tool_request", None) is not PassThroughMiddleware.prepare_tool_request
+
+
+def _takes_step_key(middleware: KernelMiddleware) -> bool:
+    """Whether a request hook takes the key of its step, beside what is documented."""
+    taken = inspect.signature(middleware.prepare_tool_request).parameters
+    return "step_key" in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
 
 
 def _changes_results(middleware: KernelMiddleware) -> bool:

@@ -13,7 +13,7 @@ from gert.errors import (
 from gert.kernel.agent.ports.tool import ToolExecutionOutcome, ToolExecutionResult
 from gert.kernel.events.agent import ToolCompleted
 from gert.kernel.foundation.credentials import foreign_line
-from gert.kernel.ledger.record import Call
+from gert.kernel.ledger.record import Call, Exceeded
 
 LONGEST_MESSAGE = 2000
 RECONCILE = "check the target, then call `reconcile_tool`"
@@ -99,7 +99,7 @@ def failure(ended: ToolCompleted) -> ToolExecutionFailedError:
 def outcome_unknown(call: Call) -> ToolExecutionFailedError:
     """The outcome of the call is unknown."""
     return ToolExecutionFailedError(
-        f"outcome of the call of `{call.name}` in event {call.seq} of run `{call.run_id}` is unknown",
+        f"the call of `{call.name}` in event {call.seq} of run `{call.run_id}` has an unknown outcome",
         outcome="unknown_outcome",
         hint=f"{RECONCILE} with `outcome` or rerun=True",
     )
@@ -137,5 +137,15 @@ def duplicate_call(tool_name: str, call: Call) -> PolicyViolationError:
         message=f"`{tool_name}` was already called with the same semantic key, in {where}"
         if done
         else f"`{tool_name}` may have been called with the same semantic key, in {where}; reconcile that call first",
+        tool_name=tool_name,
+    )
+
+
+def limit_exceeded(tool_name: str, found: Exceeded) -> PolicyViolationError:
+    """The tenant has called the tool too often, or spent too much."""
+    limit = found.limit
+    return PolicyViolationError(
+        code="tool_rate_limited",
+        message=f"a call of `{tool_name}` exceeds a limit of tenant `{limit.tenant}`: {found.counted} of {limit.most}",
         tool_name=tool_name,
     )

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from gert.errors import GertError
 from gert.kernel.agent.middleware.base import KernelMiddleware, PreparedToolRequest
+from gert.kernel.agent.middleware.conditions import Refusal
 from gert.kernel.agent.ports.loop import Loop
-from gert.kernel.agent.replay.decisions import Compare, Fail, InDoubt, Replay, Request, Wait, decide_tool
-from gert.kernel.agent.replay.run_log import RunLog
+from gert.kernel.agent.replay.decisions import Compare, Fail, InDoubt, Replay, Request, Resume, Wait, decide_tool
+from gert.kernel.agent.replay.run_log import InPlace, RunLog
 from gert.kernel.agent.replay.step_lookup import StepLookup
 from gert.kernel.agent.steps.reconcile import Reconciler, Reconciliation
 from gert.kernel.agent.steps.tool_calls import RequestedCall, ToolCalls, ToolStep
@@ -16,6 +17,7 @@ from gert.kernel.agent.steps.tool_events import (
     call_changed,
     duplicate_call,
     failure,
+    limit_exceeded,
     not_called,
     outcome_unknown,
 )
@@ -24,7 +26,7 @@ from gert.kernel.agent.types.api import StepToolResult
 from gert.kernel.events.agent import ToolCompleted, ToolRequested
 from gert.kernel.ledger.compose import Entry
 from gert.kernel.ledger.projection import idempotency_key, tool_hash
-from gert.kernel.ledger.record import Batch, Call, Head, Held, Overtaken, last_seq_of
+from gert.kernel.ledger.record import Batch, Call, Exceeded, Head, Held, Overtaken, Written, last_seq_of
 
 __all__ = ["Reconciliation", "ToolStep", "ToolSteps"]
 
@@ -47,7 +49,8 @@ class ToolSteps:
             calls, in_flight = await lookup.find()
             hashes = await self._equal_hashes(step, lookup.input_hash, calls)
             changes = await self._has_side_effect(step, calls)
-            match decide_tool(calls, hashes, in_flight, side_effect=changes):
+            resumable = self._tools.has(step.tool_name) and self._tools.resumable(step.tool_name)
+            match decide_tool(calls, hashes, in_flight, side_effect=changes, resumable=resumable):
                 case Replay(call):
                     found = await self._calls.result_of(step, lookup, call)
                     if found is not None:
@@ -63,10 +66,13 @@ class ToolSteps:
                     raise failure(await self._log.payload(step.run_id, call.done_seq, ToolCompleted))
                 case InDoubt(call):
                     raise outcome_unknown(call)
+                case Resume(call):
+                    with self._log.in_flight.enter(step.run_id, lookup.key):
+                        return await self._resume(step, lookup, call, last_seq_of(calls))
                 case Request() as decided:
                     with self._log.in_flight.enter(step.run_id, lookup.key):
                         if prepared is None:
-                            prepared = await self._calls.prepare(step)
+                            prepared = await self._prepare(step)
                         result = await self._call(step, lookup, prepared, decided)
                     if result is not None:
                         return result
@@ -130,15 +136,20 @@ class ToolSteps:
     ) -> StepToolResult | None:
         """Record the request and call the tool; None if another task or process recorded the request first."""
         side_effect = self._tools.side_effect(step.tool_name)
-        ends = [Entry(abandoned(call), step.parent_step_key) for call in decided.abandoned]
+        conditions = prepared.conditions
+        before = [Entry(abandoned(call), step.parent_step_key) for call in decided.abandoned]
+        before += conditions.entries
+        refused: Refusal | None = None
 
         def entries(head: Head) -> Sequence[Entry]:
+            nonlocal refused
+            refused = conditions.refusal(head)
+            if refused is not None:
+                return InPlace(refused.entries)
             # The idempotency key contains the number of the request, which is known only inside the append.
-            seq = head.count + len(ends) + 1
-            return (
-                *ends,
-                Entry(self._request(step, prepared, lookup.input_hash, seq, side_effect), step.parent_step_key),
-            )
+            seq = head.count + len(before) + 1
+            request = self._request(step, prepared, lookup.input_hash, seq, side_effect)
+            return (*before, Entry(request, step.parent_step_key))
 
         tried: list[Batch] = []
         try:
@@ -149,20 +160,30 @@ class ToolSteps:
                 expect=lookup.expect(decided.last),
                 step=True,
                 tried=tried,
+                limits=conditions.limits,
             )
         except GeneratorExit:
             raise  # a coroutine that is closed must not await
         except BaseException as error:
-            if tried or not isinstance(error, Exception):
+            if refused is None and (tried or not isinstance(error, Exception)):
                 await self._record_not_called(step, lookup, tried, error)
             raise
         if isinstance(written, Overtaken):
             return None
-        if isinstance(written, Held):
-            raise duplicate_call(step.tool_name, written.call)
+        if not isinstance(written, Written):
+            raise await self._log.record_refusal(step.run_id, step.tenant.tenant_id, _refusal(step, prepared, written))
+        if refused is not None:
+            raise refused.error
         seq = written.last
         request = self._request(step, prepared, lookup.input_hash, seq, side_effect)
         return await self._calls.call(step, lookup, RequestedCall(seq, request, seq))
+
+    async def _resume(self, step: ToolStep, lookup: StepLookup, call: Call, last_seq: int) -> StepToolResult:
+        """Call a resumable tool again under the recorded request."""
+        self._calls.permit(step)
+        await self._log.check_step(step.run_id)
+        request = await self._log.payload(step.run_id, call.seq, ToolRequested)
+        return await self._calls.call(step, lookup, RequestedCall(call.seq, request, last_seq))
 
     def _request(
         self, step: ToolStep, prepared: PreparedToolRequest, input_hash: str, seq: int, side_effect: bool
@@ -180,7 +201,16 @@ class ToolSteps:
             amount_usd=prepared.amount_usd,
             side_effect=side_effect,
             input_hash=input_hash,
+            approval_key=prepared.approval_key,
         )
+
+    async def _prepare(self, step: ToolStep) -> PreparedToolRequest:
+        """Check the call, then the state of the run, then let middleware take part."""
+        arguments_json = self._calls.check(step)
+        if not self._calls.has_middleware:
+            return PreparedToolRequest(arguments_json)
+        await self._log.check_step(step.run_id)
+        return await self._calls.prepare(step, arguments_json)
 
     async def _record_not_called(
         self, step: ToolStep, lookup: StepLookup, tried: list[Batch], error: BaseException
@@ -199,3 +229,11 @@ class ToolSteps:
             await lookup.end(entries, row.seq, last_seq_of(calls), ("open", None), wins=False)
         except Exception as unwritten:
             error.add_note(f"that the tool was not called could not be recorded: {unwritten}")
+
+
+def _refusal(step: ToolStep, prepared: PreparedToolRequest, found: Held | Exceeded) -> Refusal:
+    """What a refusal of the ledger means; middleware may record it."""
+    error = (
+        duplicate_call(step.tool_name, found.call) if isinstance(found, Held) else limit_exceeded(step.tool_name, found)
+    )
+    return prepared.conditions.refusal_of(found) or Refusal(error)

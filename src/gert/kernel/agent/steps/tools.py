@@ -87,6 +87,15 @@ class Tools:
         """Whether a tool has side effects; assumed where the port does not declare it."""
         return True if self._checking is None else self._checking.tool(name).side_effect
 
+    def resumable(self, name: str) -> bool:
+        """Whether an interrupted call of a tool is continued by the same step."""
+        return self._checking is not None and getattr(self._checking.tool(name), "resumable", False)
+
+    @property
+    def own(self) -> frozenset[ToolSignature]:
+        """Return the tools that do not come from the port; a run is never pinned to tools without them."""
+        return frozenset()
+
     def canonical(self, name: str, arguments: Arguments) -> str:
         """Validate arguments and return them as canonical JSON; InputError if they do not fit the tool."""
         if self._checking is not None:

@@ -70,13 +70,21 @@ WorkflowOutputT = TypeVar("WorkflowOutputT")
 
 
 class TenantContext(BaseModel):
-    """The tenant of a run: its capabilities and its budget."""
+    """The tenant of a run: its capabilities and its budget.
+
+    budget_usd_limit: what a run may spend on models, with its sub-agents and forks
+    tenant_budget_usd_limit: what all runs of the tenant may spend together in `tenant_budget_window_seconds`
+    allow_unknown_cost: models without a known price may be called
+    """
 
     model_config = ConfigDict(frozen=True)
 
     tenant_id: Annotated[str, Field(min_length=1)]
     capabilities: frozenset[str] = frozenset()
     budget_usd_limit: Annotated[float, Field(ge=0)]
+    tenant_budget_usd_limit: Annotated[float, Field(ge=0)] | None = None
+    tenant_budget_window_seconds: Annotated[int, Field(ge=60)] = 86_400
+    allow_unknown_cost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +188,14 @@ class ModelInput:
 
     @classmethod
     def from_messages(cls, messages: Sequence[ChatMessage], *, prompt: str | None = None) -> "ModelInput":
-        """Make an input from messages; the model does not see the prompt, which names the step in the record."""
-        return cls("messages", prompt, tuple(messages))
+        """Make an input from messages; the model does not see the prompt, which names the step in the record.
+
+        prompt: by default the last message of the user
+        """
+        given = tuple(messages)
+        if prompt is None:
+            prompt = next((message.content for message in reversed(given) if message.role == "user"), None)
+        return cls("messages", prompt, given)
 
 
 # The results below have no slots: a generic, frozen dataclass with slots cannot be created as `StepModelResult[X](…)`.

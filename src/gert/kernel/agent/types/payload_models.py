@@ -166,6 +166,7 @@ class ModelRequestedPayload(PayloadModel):
     step_key: str | None = None
     context_version: ContextVersionRecord | None = None
     input_hash: str = ""
+    reserved_usd: float = 0.0
 
 
 class ModelCompletedPayload(PayloadModel):
@@ -230,6 +231,7 @@ class ToolRequestedPayload(PayloadModel):
     amount_usd: float | None = None
     side_effect: bool = False
     input_hash: str = ""
+    approval_key: str | None = None
 
 
 class ToolCompletedPayload(PayloadModel):
@@ -280,6 +282,91 @@ class WorkflowStepFailedPayload(PayloadModel):
     request_seq: int | None = None
 
 
+class ApprovalSubmittedPayload(PayloadModel):
+    """Approval was requested."""
+
+    kind: Literal["approval_submitted"] = "approval_submitted"
+    ticket_id: str
+    step_id: str
+    risk_level: Literal["low", "medium", "high", "critical"]
+    request_hash: str
+    min_approvers: int
+    method: str
+    expires_at: str | None = None
+    approvers: list[str] = Field(default_factory=list)
+    requested_by: str | None = None
+    preview_digest: str | None = None
+    program: str | None = None
+    created_at: str | None = None
+    request: dict[str, object] | None = None
+
+
+class ApprovalResponsePayload(PayloadModel):
+    """An approver responded to a request for approval, and the response counts."""
+
+    kind: Literal["approval_response"] = "approval_response"
+    ticket_id: str
+    step_id: str
+    approved: bool
+    approver_id: str
+    method: str
+    timestamp: str
+    verified: bool = False
+    signature: str | None = None
+    signature_alg: str | None = None
+    key_id: str | None = None
+    reason: str | None = None
+    objection: str | None = None
+    received_at: str | None = None
+    request_hash: str | None = None
+
+
+class ApprovalRefusedPayload(PayloadModel):
+    """A response to an approval request does not count; the run waits for another one."""
+
+    kind: Literal["approval_refused"] = "approval_refused"
+    ticket_id: str
+    step_id: str
+    approved: bool
+    approver_id: str
+    method: str
+    timestamp: str
+    objection: str
+    verified: bool = False
+    signature: str | None = None
+    signature_alg: str | None = None
+    key_id: str | None = None
+    reason: str | None = None
+    received_at: str | None = None
+    request_hash: str | None = None
+
+
+class ApprovalResolvedPayload(PayloadModel):
+    """A ticket was resolved, and cannot be used again."""
+
+    kind: Literal["approval_resolved"] = "approval_resolved"
+    ticket_id: str
+    step_id: str
+    approved: bool
+    status: Literal["approved", "rejected", "expired"]
+    method: str
+    approver_id: str | None = None
+    approvers: list[str] = Field(default_factory=list)
+    verified: bool = False
+    signature: str | None = None
+    reason: str | None = None
+
+
+class ApprovalOutdatedPayload(PayloadModel):
+    """The call has changed since its ticket was submitted, so the approval does not count and a new one is needed."""
+
+    kind: Literal["approval_outdated"] = "approval_outdated"
+    ticket_id: str
+    step_id: str
+    reason: str
+    request_hash: str
+
+
 class EventType(StrEnum):
     """The types of events of an agent run."""
 
@@ -304,6 +391,11 @@ class EventType(StrEnum):
     WORKFLOW_STEP_REQUESTED = "workflow_step_requested"
     WORKFLOW_STEP_COMPLETED = "workflow_step_completed"
     WORKFLOW_STEP_FAILED = "workflow_step_failed"
+    APPROVAL_SUBMITTED = "approval_submitted"
+    APPROVAL_RESPONSE = "approval_response"
+    APPROVAL_REFUSED = "approval_refused"
+    APPROVAL_RESOLVED = "approval_resolved"
+    APPROVAL_OUTDATED = "approval_outdated"
 
 
 EventPayload: TypeAlias = (
@@ -328,4 +420,9 @@ EventPayload: TypeAlias = (
     | WorkflowStepRequestedPayload
     | WorkflowStepCompletedPayload
     | WorkflowStepFailedPayload
+    | ApprovalSubmittedPayload
+    | ApprovalResponsePayload
+    | ApprovalRefusedPayload
+    | ApprovalResolvedPayload
+    | ApprovalOutdatedPayload
 )

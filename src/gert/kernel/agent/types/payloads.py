@@ -32,7 +32,8 @@ def set_event_clock(clock: Callable[[], datetime]) -> None:
     _CLOCKS[:] = [clock]
 
 
-def _moment() -> datetime:
+def event_moment() -> datetime:
+    """Return the current time by the clock that the host has set."""
     if not _CLOCKS:
         raise InputError("an event needs a `timestamp`")
     return _CLOCKS[0]()
@@ -57,7 +58,7 @@ class KernelEvent(BaseModel):
     prev_event_hash: str | None = None
     event_hash: str
     parent_step_key: str | None = None
-    timestamp: AwareDatetime = Field(default_factory=_moment)
+    timestamp: AwareDatetime = Field(default_factory=event_moment)
     payload: Annotated[EventPayload, Field(discriminator="kind")]
 
     @model_validator(mode="after")

@@ -7,11 +7,12 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import assumed_result
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.policy_gate import execution_of
-from gert.kernel.engine.requests import ApprovalRequest, CollectEvidence, EvidenceAnswer, RequestedEvidence, Steps
+from gert.kernel.engine.requests import CollectEvidence, EvidenceAnswer, RequestedEvidence, Steps
 from gert.kernel.engine.results import Result, failed, status_of
 from gert.kernel.events.runbook import RedactionApplied
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.runbook.documents.steps import ManualStep
 
 

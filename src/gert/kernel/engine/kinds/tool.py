@@ -7,8 +7,9 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import keep_declared
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.policy_gate import execution_of
-from gert.kernel.engine.requests import ApprovalRequest, CallTool, Steps, ToolAnswer
+from gert.kernel.engine.requests import CallTool, Steps, ToolAnswer
 from gert.kernel.engine.results import Result
+from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.runbook.documents.steps import ToolStep
 
 

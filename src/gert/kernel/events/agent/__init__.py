@@ -26,6 +26,13 @@ from gert.kernel.events.agent.steps import (
     WorkflowStepRequested,
 )
 from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook.approvals import (
+    ApprovalOutdated,
+    ApprovalRefused,
+    ApprovalResolved,
+    ApprovalResponse,
+    ApprovalSubmitted,
+)
 
 EVENTS: tuple[type[Payload], ...] = (
     RunStarted, RunEnded, RunReopened, PauseRequested, ResumeRequested, RunSummary, ContextRead,
@@ -33,6 +40,7 @@ EVENTS: tuple[type[Payload], ...] = (
     ModelRequested, ModelCompleted, ModelFailed, ReplayedWithDrift,
     ToolRequested, ToolCompleted,
     WorkflowStepRequested, WorkflowStepCompleted, WorkflowStepFailed,
+    ApprovalSubmitted, ApprovalResponse, ApprovalRefused, ApprovalResolved, ApprovalOutdated,
 )  # fmt: skip
 
 __all__ = [

@@ -25,6 +25,7 @@ class ModelRequested(Payload, frozen=True, kw_only=True):
     allowed_tools: the names of the tools offered to it, sorted
     allowed_tools_hash: the hash of their signatures
     input_hash: the hash of everything that replay compares
+    reserved_usd: what the call may cost, which counts against budgets until it ends
     """
 
     type: ClassVar[str] = "model_requested"
@@ -42,6 +43,7 @@ class ModelRequested(Payload, frozen=True, kw_only=True):
     step_key: str | None = None
     context_version: ContextVersionOf | None = None
     input_hash: str = ""
+    reserved_usd: float = 0.0
 
 
 class ModelCompleted(Payload, frozen=True, kw_only=True):
@@ -111,6 +113,7 @@ class ToolRequested(Payload, frozen=True, kw_only=True):
     semantic_idempotency_key: equal for two calls that are the same; held until this call is known not to have happened
     side_effect: the tool declares side effects
     input_hash: the hash of the tool and of the arguments the caller gave, before any middleware
+    approval_key: the approval that this call uses
     """
 
     type: ClassVar[str] = "tool_requested"
@@ -125,6 +128,7 @@ class ToolRequested(Payload, frozen=True, kw_only=True):
     amount_usd: float | None = None
     side_effect: bool = False
     input_hash: str = ""
+    approval_key: str | None = None
 
 
 class ToolCompleted(Payload, frozen=True, kw_only=True):

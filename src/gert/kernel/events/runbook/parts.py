@@ -63,10 +63,12 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     working: the folder its tools run in
     documents: the digest of every document the run was started with, by path; their bytes are in the ledger
     tools: digests of tools, by entry
+    skills: digests of the skills that tools name, by id
     secret_inputs: the names of inputs whose values are not recorded
     policies: policy files that were named
     trace: the file of the mirror, if one was given
     state_dir: where tickets are
+    witness: the file or URL that sealed heads are appended to
     recent: executions in the hour before, so that a resumed run gets the same decisions
     """
 
@@ -74,6 +76,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     working: str
     documents: dict[str, str] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
+    skills: dict[str, str] = field(default_factory=dict)
     secret_inputs: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     config: str | None = None
@@ -84,4 +87,5 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float | None = None
     trace: str | None = None
     state_dir: str | None = None
+    witness: str | None = None
     recent: Recent | None = None

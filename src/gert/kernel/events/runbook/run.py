@@ -7,6 +7,7 @@ from msgspec import field
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook.parts import DeniedStep, Failure, Outcome, Start
 from gert.kernel.events.vocabulary import OutcomeCategory, RunKind, RunMode, RunStatus, StepStatus
+from gert.kernel.foundation.principal import Principal
 
 
 class RunStart(Payload, frozen=True, kw_only=True):
@@ -23,6 +24,8 @@ class RunStart(Payload, frozen=True, kw_only=True):
     scenario: the scenario that answers, in a replay
     start: everything a later process needs to resume the run
     parent_run_id: the run that started this one: the one it is a rerun of, or the one whose tool called gert
+    principal: the actor, where it is not a human: an agent that started the run through a server
+    require_signed: approvals of this run need a signature, whatever policies say
     """
 
     type: ClassVar[str] = "run_start"
@@ -43,6 +46,8 @@ class RunStart(Payload, frozen=True, kw_only=True):
     scenario: str | None = None
     parent_run_id: str | None = None
     start: Start | None = None
+    principal: Principal | None = None
+    require_signed: bool = False
 
 
 class InputResolved(Payload, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ class StepStart(Payload, frozen=True, kw_only=True):
     contract_summary: effects, reads, writes, deterministic, idempotent and risk
     inputs: the inputs after templates, defaults and `inputs_from`, redacted
     secrets: the names of the secrets the step is given
+    instructions: what a person is asked to do in a manual step, redacted
     """
 
     type: ClassVar[str] = "step_start"
@@ -28,6 +29,7 @@ class StepStart(Payload, frozen=True, kw_only=True):
     inputs: dict[str, Any] = field(default_factory=dict)
     scope: str | None = None
     secrets: tuple[str, ...] = ()
+    instructions: str | None = None
     extensions: dict[str, Any] = field(default_factory=dict)
 
 

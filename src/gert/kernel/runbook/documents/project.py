@@ -1,17 +1,20 @@
 """The project file `gert-project.yaml`, and the configuration it shares with `gert-config.yaml`."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from gert.kernel.runbook.documents.policy import GROUPS
+from gert.kernel.runbook.documents.runner import RUNNERS, RunnerBlock
 from gert.kernel.runbook.documents.shared import KEY_REFERENCE, WEBHOOK_URL, OnOutcome
+from gert.kernel.runbook.finding import Path
 from gert.kernel.runbook.kinds import (
     BOOL,
     EXTENSIONS,
-    NAME,
     NAME_WORD,
     NONEMPTY,
     TEXT,
     TEXTS,
+    TIMEOUT,
     ListOf,
     MapOf,
     Nested,
@@ -20,7 +23,11 @@ from gert.kernel.runbook.kinds import (
 )
 from gert.kernel.runbook.model import Model, optional, required
 
+ENV_SUFFIX: Final = "_env"
+"""The end of a key, in the settings of a provider, that names an environment variable with a credential."""
 PROJECT_FILE: Final = "gert-project.yaml"
+PROVIDER_NAME: Final = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$"
+"""Without a dot: in `provider/NAME.PATH` the first one ends the name."""
 CONFIG_FILES: Final = ("gert-config.yaml", ".gert/config.yaml")
 
 
@@ -30,7 +37,25 @@ class ProviderBlock(Model):
     transport: str = optional(words("jsonrpc"), "how it is reached", default="jsonrpc")
     binary: str = required(NONEMPTY, "program to start")
     args: tuple[str, ...] = optional(TEXTS, "its arguments", default=())
-    config: dict[str, Any] = optional(EXTENSIONS, "settings passed to it", default={})
+    config: dict[str, Any] = optional(
+        EXTENSIONS, "settings passed to it; a key that ends in `_env` names a variable with a credential", default={}
+    )
+    timeout: str | None = optional(TIMEOUT, "time limit for its answer (default: `30s`)")
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The environment variables with credentials that the settings name."""
+        return frozenset(value for _, key, value in settings_in(self.config) if key.endswith(ENV_SUFFIX))
+
+
+def settings_in(config: Any, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
+    """Yield every text in nested settings: its path, its key and its value."""
+    items = config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ()
+    for key, value in items:
+        if isinstance(value, str):
+            yield (*path, key), str(key), value
+        else:
+            yield from settings_in(value, (*path, key))
 
 
 class TracesBlock(Model):
@@ -112,7 +137,7 @@ class Config(Model):
     """Settings of gert on this machine or in this project."""
 
     providers: dict[str, ProviderBlock] = optional(
-        MapOf(Nested(ProviderBlock), keys=NAME), "programs that resolve inputs, by name", default={}
+        MapOf(Nested(ProviderBlock), keys=PROVIDER_NAME), "programs that resolve inputs, by name", default={}
     )
     policies: tuple[str, ...] = optional(TEXTS, "policy files or folders that apply to every run", default=())
     groups: dict[str, tuple[str, ...]] = optional(GROUPS, "people by group, for `group:` in rules", default={})
@@ -124,7 +149,17 @@ class Config(Model):
         "hosts that webhooks of runbooks may be sent to; without a port, any port",
         default=(),
     )
+    mcp_http_hosts: tuple[str, ...] = optional(
+        ListOf(Word("a host such as `mcp.internal` or `10.0.0.7:8080`", pattern=HOST)),
+        "hosts that MCP servers may be reached at by plain http; without a port, any port",
+        default=(),
+    )
     approvals: ApprovalsBlock | None = optional(Nested(ApprovalsBlock), "how people are asked for approval")
+    runners: dict[str, RunnerBlock] = optional(RUNNERS, "runners by id, and what each can reach", default={})
+    skills: tuple[str, ...] = optional(TEXTS, "folders of skills beside `skills/` and the bundled ones", default=())
+    secrets_policies: tuple[str, ...] = optional(
+        TEXTS, "files that say which skills may use which secrets; without one, none may", default=()
+    )
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
 
 

@@ -27,13 +27,19 @@ from gert.kernel.runbook.model import Model, optional, required
 from gert.kernel.template import Template
 
 API_VERSION: Final = "tool/v0"
-TRANSPORTS: Final = ("stdio", "jsonrpc", "mcp")
+TRANSPORTS: Final = ("stdio", "jsonrpc", "mcp", "runner")
+RUNNER: Final = "runner"
 EXTRACT_SOURCES: Final = ("stdout", "stderr", "exit_code", "json")
 PLATFORMS: Final = (
     "linux", "darwin", "windows", "freebsd", "openbsd", "netbsd", "dragonfly", "solaris", "illumos", "aix", "android",
 )  # fmt: skip
 JSON_PATH: Final = r"^(\$|(\$\.)?[^.\[\]\s]+|\$?\[[0-9]+\])(\.[^.\[\]\s]+|\[[0-9]+\])*$"
+HEADER_NAME: Final = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$"
+_DIGEST: Final = Word("a digest such as `sha256:…`", pattern="^sha256:[0-9a-f]{64}$")
 ARGV: Final = ListOf(TEMPLATE, minItems=1)
+SKILL_ID: Final = r"^S(\.[a-z0-9][a-z0-9_-]{0,63})+\.v[0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6}$"
+# No white space, query or fragment: a reference is a scheme and a path.
+REFERENCE: Final = r"^[a-z][a-z0-9]{0,15}://[A-Za-z0-9_./@:+=-]{1,400}$"
 
 
 class ExtractBlock(Model):
@@ -65,6 +71,11 @@ class ActionBlock(Model):
     argv: tuple[Template, ...] | None = optional(ARGV, "command and arguments, for `stdio`")
     method: str | None = optional(NONEMPTY, "method to call, for `jsonrpc` (default: the action's name)")
     mcp_tool: str | None = optional(NONEMPTY, "tool to call, for `mcp` (default: the action's name)")
+    mcp_arguments: dict[str, str] = optional(
+        MapOf(TEXT, keys=IDENTIFIER),
+        "names of arguments on the MCP server, by input, where they differ",
+        default={},
+    )
     extract: dict[str, ExtractBlock] = optional(
         MapOf(Nested(ExtractBlock), keys=IDENTIFIER),
         "how outputs are extracted from what the tool printed",
@@ -78,16 +89,36 @@ class ActionBlock(Model):
         MapOf(TEMPLATE, keys=ENVIRONMENT_NAME), "environment variables set for it", default={}
     )
     cwd: Template | None = optional(TEMPLATE, "folder it runs in")
+    skill: str | None = optional(
+        Word("a skill id such as `S.vendor.openai.chat.v0.1.0`", pattern=SKILL_ID),
+        "skill that a runner executes, for `runner`",
+    )
+    runner: str | None = optional(NAME_WORD, "runner that executes it (default: the only one that can)")
+    secret_ref: str | None = optional(
+        Word("a secret_ref such as `kv://openai/dev/api_key`", pattern=REFERENCE),
+        "reference to the skill's secret; only the runner resolves it",
+    )
+    ttl: str | None = optional(TIMEOUT, "how long the authorization of the plan is valid (default: 15m)")
+    unsandboxed: bool = optional(
+        BOOL, "let a program run without a sandbox where there is none; the record says so", default=False
+    )
+    plan: str | None = optional(NONEMPTY, "plan file to authorize and not execute, for `runner`")
     preview: PreviewBlock | None = optional(Nested(PreviewBlock), "shows what the action would do, without writes")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
 
     @property
+    def is_authorized_only(self) -> bool:
+        """Whether the plan is authorized for a runner elsewhere, and not executed here."""
+        return self.plan is not None
+
+    @property
     def shown(self) -> "ActionBlock | None":
         """The preview as an action: its own command in the action's environment; its result is what it prints."""
-        if self.preview is None or self.preview.argv is None:
+        if self.preview is None or (self.preview.argv is None and self.preview.mcp_tool is None):
             return None
         action = copy(self)
-        action.argv, action.extract, action.stdin = self.preview.argv, {}, None
+        action.argv, action.mcp_tool = self.preview.argv, self.preview.mcp_tool
+        action.extract, action.stdin = {}, None
         return action
 
 
@@ -103,7 +134,12 @@ class ToolMeta(Model):
     )
     connect: str | None = optional(
         Word("`stdio` or a URL", pattern="^(stdio|https?://\\S+)$"),
-        "for `mcp`: `stdio`, or the URL of a server",
+        "for `mcp`: `stdio`, or the URL of a server; `${NAME}` takes a declared secret from the environment",
+    )
+    headers: dict[str, str] = optional(
+        MapOf(TEXT, keys=HEADER_NAME),
+        "for a server with a URL: HTTP headers sent to it; `${NAME}` takes a declared secret from the environment",
+        default={},
     )
     platform: tuple[str, ...] = optional(
         ListOf(words(*PLATFORMS), minItems=1, uniqueItems=True),
@@ -114,6 +150,21 @@ class ToolMeta(Model):
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
 
 
+class ImportedTool(Model):
+    """A tool of an MCP server as it was when it was imported."""
+
+    inputs: str = required(_DIGEST, "digest of its input schema")
+    outputs: str = required(_DIGEST, "digest of its output schema")
+    annotations: str = required(_DIGEST, "digest of its annotations")
+
+
+class ImportedBlock(Model):
+    """What `gert tool import` found on an MCP server; a run refuses tools that differ from it."""
+
+    server: str | None = optional(TEXT, "name and version of the server")
+    tools: dict[str, ImportedTool] = required(MapOf(Nested(ImportedTool), keys="."), "the tools of the server, by name")
+
+
 class Tool(Model):
     """A tool: a contract, and its actions."""
 
@@ -122,7 +173,13 @@ class Tool(Model):
     contract: ContractBlock | None = optional(Nested(ContractBlock), "what every action affects and guarantees")
     secrets: tuple[SecretBlock, ...] = optional(SECRETS, "secrets the tool needs", default=())
     actions: dict[str, ActionBlock] = required(MapOf(Nested(ActionBlock), keys=NAME), "what the tool can do")
+    imported: ImportedBlock | None = optional(Nested(ImportedBlock), "what was found on its MCP server")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
+
+    @property
+    def answers(self) -> bool:
+        """Whether a server answers with the outputs, so that nothing has to be extracted from text."""
+        return self.meta.transport != "stdio"
 
     @property
     def all_secrets(self) -> tuple[SecretBlock, ...]:

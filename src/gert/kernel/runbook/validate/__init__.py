@@ -19,6 +19,8 @@ from gert.kernel.runbook.validate.domain import (
     identity,
     installation,
     parallel,
+    providers,
+    runner_steps,
     secrets,
     state,
     tools,
@@ -26,6 +28,7 @@ from gert.kernel.runbook.validate.domain import (
 )
 from gert.kernel.runbook.validate.domain.policy_test_file import policy_test_file
 from gert.kernel.runbook.validate.domain.scenario_file import scenario_file, test_file
+from gert.kernel.runbook.validate.domain.skill_file import runner_settings, secrets_policy_file, skill_file
 from gert.kernel.runbook.validate.domain.tool_file import tool_file
 from gert.kernel.runbook.validate.facts import NO_FACTS, Facts
 from gert.kernel.runbook.validate.semantic import semantic
@@ -50,6 +53,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     tools.tool_lookups,
     tools.declared_tools,
     tools.tool_inputs,
+    runner_steps.known_skills,
     secrets.secrets_on_command_lines,
     variables.resolved_variables,
     state.constant_names,
@@ -83,6 +87,8 @@ def _runbook(model: Any, program: Program | None, facts: Facts) -> Iterator[Find
 def _config(model: Config, program: Program | None, facts: Facts) -> Iterator[Finding]:
     """D45: a missing policy would let everything through, so no run begins without it."""
     yield from governance.flat_groups(model.groups)
+    yield from providers.provider_blocks(model.providers, facts)
+    yield from runner_settings(model, facts)
     for index, path in enumerate(model.policies):
         if path in facts.absent:
             yield error(
@@ -98,6 +104,8 @@ DOMAIN: Final[Mapping[str, Callable[[Any, Program | None, Facts], Iterator[Findi
     "tool": lambda model, _, facts: tool_file(model, facts),
     "policy": lambda model, _, facts: governance.policy_rules(model, facts),
     "policy-test": lambda model, _, __: policy_test_file(model),
+    "skill": lambda model, _, __: skill_file(model),
+    "secrets-policy": lambda model, _, __: secrets_policy_file(model),
     "project": _config,
     "config": _config,
     "scenario": lambda model, program, _: scenario_file(model, program),

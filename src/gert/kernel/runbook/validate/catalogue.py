@@ -113,6 +113,20 @@ _ROWS: Final = (
     ("D62", "scenario inputs fit", "As the runbook declares them."),
     ("D63", "cases of policy tests are complete", "Each has its own name, and a contract, a tool or an outcome."),
     ("D64", "policy tests can pass", "They expect something, without contradictions."),
+    ("D70", "imports of MCP servers name what is called", "A tool that was not imported can change without notice."),
+    ("D71", "secrets reach MCP servers safely", "From declared secrets in headers, never written in the file."),
+    ("D73", "credentials of providers are not in files", "A file names the environment variable that holds one."),
+    ("D74", "providers name environment variables", "`…_env` is the name of a variable, and none of gert's own."),
+    ("D75", "networked skills say what they reach", "`networkPolicy.domains` and `requiredSecrets` (registry)."),
+    ("D76", "skills without a network have none", "No network policy, no secret, no request."),
+    ("D77", "skills act in one way", "`http` or `program`, within their network policy, with one secret at most."),
+    ("D78", "requests go to a fixed host", "https, a host of `networkPolicy.domains`, no port, no user."),
+    ("D79", "secrets are marked and kept apart", "`.secret.NAME` in a header or the body, whole, never in a URL."),
+    ("D80", "skill templates name declared inputs", "Any other name renders as nothing."),
+    ("D81", "skill outputs are declared", "In `contract.outputs`, each taken from one place."),
+    ("D82", "runner actions name a skill", "One that is there and valid; a plan is executed once, so no `retry`."),
+    ("D83", "plans hold no secrets", "A plan is a file that people read and approve."),
+    ("D84", "runners and secrets policies are specific", "Addresses that can be read, patterns that name something."),
 )
 
 RULES: Final = {row[0]: RuleText(*row) for row in _ROWS}

@@ -7,11 +7,17 @@ import msgspec
 
 
 class Supported(msgspec.Struct, frozen=True, kw_only=True):
-    """What the installation can run, by name: transports of tools, extensions, and providers of inputs."""
+    """What the installation can run, by name: transports of tools, extensions, and providers of inputs.
+
+    tools: tools that are called whatever their transport is
+    """
 
     transports: Container[str]
     extensions: Container[str]
     providers: Container[str]
+    tools: Container[str] = ()
+    hints: Mapping[str, str] = {}
+    """How to add a transport that is missing."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +32,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, tuple[str, ...]] | None = None
     supported: Supported | None = None
     webhook_hosts: Collection[str] | None = None
+    mcp_http_hosts: Collection[str] = ()
     absent: Container[str] = frozenset()
     """Paths in a project or configuration that do not exist."""
     refused: Mapping[str, str] = {}

@@ -112,8 +112,8 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
     elif case.facts.providers is not None and provider not in case.facts.providers:
         yield warning("D42", path, f"no provider `{provider}` is configured", "add it under `providers` in the project")
     elif case.facts.supported is not None and provider not in case.facts.supported.providers:
-        message = f"this installation cannot ask the provider `{provider}`"
-        yield warning("D50", path, message, "give the input with --var or --input")
+        message = f"this installation cannot ask the provider `{provider}`: its program was not found"
+        yield warning("D50", path, message, "install it, or give the input with --var or --input")
 
 
 def webhook_hosts(case: Case) -> Iterator[Finding]:

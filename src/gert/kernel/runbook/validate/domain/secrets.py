@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gert.kernel.runbook.documents.steps import Step, ToolStep
-from gert.kernel.runbook.documents.tool import ActionBlock
-from gert.kernel.runbook.finding import Finding, Path, warning
+from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock
+from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program, inner_lists
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.template import Template, templates_in
@@ -39,10 +39,13 @@ def _call(program: Program, step: ToolStep, secrets: "_Secrets", items: frozense
     action, contract = program.action_of(step), program.contract_of(step)
     if action is None or contract is None:
         return
-    exposed = exposed_inputs(action[1], contract.inputs)
+    tool = program.tool_of(step)
+    is_runner = tool is not None and tool.meta.transport == RUNNER
+    exposed = set(step.inputs) if is_runner else exposed_inputs(action[1], contract.inputs)
+    finding = plan_finding if is_runner else command_line_finding
     for name, value in step.inputs.items():
         if name in exposed and (secret := secrets.in_value(value, items)):
-            yield command_line_finding(secret, step.at("inputs", name))
+            yield finding(secret, step.at("inputs", name))
     for source, path in step.spread:
         spread = program.runbook.meta.constants.get(source)
         if isinstance(spread, Mapping):
@@ -50,10 +53,10 @@ def _call(program: Program, step: ToolStep, secrets: "_Secrets", items: frozense
         else:
             leaked = [source if source in secrets.names else None]
         for secret in filter(None, leaked):
-            yield command_line_finding(secret, path)
+            yield finding(secret, path)
     for name, block in (step.contract.inputs if step.contract is not None else {}).items():
-        if block.secret and name in exposed:
-            yield command_line_finding(name, block.path)
+        if block.secret and (name in exposed or is_runner):
+            yield finding(name, block.path)
 
 
 def exposed_inputs(action: ActionBlock, inputs: Mapping[str, Any]) -> set[str]:
@@ -65,6 +68,12 @@ def exposed_inputs(action: ActionBlock, inputs: Mapping[str, Any]) -> set[str]:
         for reference in word.references
     }
     return set(inputs) if None in heads else {str(head) for head in heads}
+
+
+def plan_finding(secret: str, path: Path) -> Finding:
+    """Return the finding for a secret among the inputs of a skill: a plan is a file that people read."""
+    message = f"the secret `{secret}` would be written into a plan"
+    return error("D83", path, message, "a skill names its secret in `requiredSecrets`, and the runner resolves it")
 
 
 def command_line_finding(name: str, path: Path) -> Finding:

@@ -7,7 +7,7 @@ from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import Contract, Parameter, resolve
 from gert.kernel.governance.tighten import relaxations
 from gert.kernel.runbook.documents.contract import ContractBlock
-from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock, Tool
+from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, ExtractBlock, Tool
 from gert.kernel.runbook.finding import Finding, Path, error, note, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import declared
@@ -24,6 +24,8 @@ from gert.kernel.runbook.validate.domain.contracts import (
 from gert.kernel.runbook.validate.domain.evidence import check_pattern
 from gert.kernel.runbook.validate.domain.identity import RESERVED
 from gert.kernel.runbook.validate.domain.installation import supported_tool
+from gert.kernel.runbook.validate.domain.mcp_server import mcp_server
+from gert.kernel.runbook.validate.domain.runner_steps import runner_action, runner_meta
 from gert.kernel.runbook.validate.domain.secrets import command_line_finding
 from gert.kernel.runbook.validate.facts import Facts
 from gert.kernel.template import Template
@@ -36,6 +38,8 @@ TRANSPORT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "env": ("stdio",),
     "method": ("jsonrpc",),
     "mcp_tool": ("mcp",),
+    **dict.fromkeys(("skill", "runner", "secret_ref", "ttl", "unsandboxed", "plan"), (RUNNER,)),
+    "mcp_arguments": ("mcp",),
 }
 
 
@@ -43,6 +47,7 @@ def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
     """Check a tool document with all rules."""
     yield from _meta(tool, facts)
     yield from supported_tool(tool, facts)
+    yield from mcp_server(tool)
     yield from _contract(tool)
     yield from _writes(tool)
     for name, action in tool.actions.items():
@@ -53,7 +58,9 @@ def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
         yield from _templates(action, contract, name)
         yield from _command(tool, action)
         yield from _preview(tool, action, contract)
-        if action.retry is not None:
+        if tool.meta.transport == RUNNER:
+            yield from runner_action(name, action)
+        elif action.retry is not None:
             if not contract.idempotent:
                 yield unsafe_retry(action.retry, f"the action `{name}`")
             yield from retry_delays(action.retry)
@@ -81,6 +88,8 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
             message = f"`{'.'.join(map(str, reference.path))}` is not known when the program is started"
             hint = "the arguments of a long-running program are fixed"
             yield _at(reference.offset, warning("D52", ("meta", "args", index), message, hint))
+    if meta.transport == RUNNER:
+        yield from runner_meta(tool)
     if facts.platform is not None and meta.platform and facts.platform not in meta.platform:
         message = f"the tool runs on {listing(meta.platform)}, and this system is `{facts.platform}`"
         yield warning("D41", ("meta", "platform"), message)
@@ -101,7 +110,7 @@ def _contract(tool: Tool) -> Iterator[Finding]:
         for name, action in tool.actions.items()
         if action.contract is None or (action.contract.effects is None and action.contract.side_effects is None)
     ]
-    if unsaid and silent:
+    if unsaid and silent and tool.meta.transport != RUNNER:  # the skill declares them
         message = f"no `effects` are declared for {listing(silent, 4)}, so the risk is critical"
         yield warning("D34", ("contract",) if tool.contract else (), message, "declare `effects`, even if it is `[]`")
 

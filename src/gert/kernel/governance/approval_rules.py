@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from gert.errors import TraceError
-from gert.kernel.engine.requests import ApprovalRequest, Response
-from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.canonical import canonical, digest, digest_value
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import is_plain
+from gert.kernel.foundation.timestamps import parse_timestamp
+from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.decide import person_key
 
 CLOCK_SKEW: Final = timedelta(seconds=30)
@@ -181,6 +181,8 @@ def hash_of(request: ApprovalRequest) -> str:
         "preview": digest(request.preview.encode()) if request.preview is not None else None,
         "preview_command": list(request.preview_command),
         "preview_skipped": request.preview_skipped,
+        # Only where there is one: the hash of other requests stays what it was.
+        **({"plan": request.plan} if request.plan is not None else {}),
     }
     return digest_value(bound)
 

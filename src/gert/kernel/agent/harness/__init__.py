@@ -1,0 +1,1 @@
+"""Harnesses: programs around durable runs that wake, work and sleep, and resume where they stopped."""

@@ -1,0 +1,1 @@
+"""Agents: the loop of model and tool steps, with memory, skills, compaction, gates and sub-agents."""

@@ -1,0 +1,1 @@
+"""Runners: skills, plans, authorization and records; no secret and no socket."""
