@@ -11,7 +11,7 @@ with an owner reaches the inbox of the run; a rejection reaches it if it is sign
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,12 +21,11 @@ import msgspec
 from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.approvals.responses import ResponseMessage, encode_response, unfit
 from gert.ecosystem.approvals.tickets import TicketView
-from gert.errors import DocumentError, InputError, IntegrityError, TraceError, UsageError
-from gert.kernel.engine.approval_request import as_recorded
-from gert.kernel.engine.approval_rules import Ticket
-from gert.kernel.engine.requests import ApprovalRequest, Response
+from gert.errors import DocumentError, GertError, InputError, IntegrityError, TraceError, UsageError
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.governance.approval import ApprovalRequest, Response, as_recorded
+from gert.kernel.governance.approval_rules import Ticket
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import MAX_MESSAGE
 
@@ -190,30 +189,50 @@ class DropBox:
 
 
 def find_request(path: str, start: str) -> TicketView:
-    """The one published request whose ticket id begins like this."""
+    """The one published request with this id, or prefix of an id."""
     if not is_safe_name(start):
         raise UsageError(f"`{start}` is not a ticket id")
-    folder = os.path.join(path, REQUESTS)
-    try:
-        names = [name.removesuffix(_SUFFIX) for name in os.listdir(folder) if name.endswith(_SUFFIX)]
-    except OSError as problem:
-        raise UsageError(f"the drop box `{path}` cannot be read: {_why(problem)}") from None
-    found = [name for name in sorted(names) if name.startswith(start) and not name.startswith(".")]
+    found = [name for name in _requests(path) if name.startswith(start)]
     if start in found:
         found = [start]
     if len(found) != 1:
         hint = f"write more of it: {', '.join(f'`{each}`' for each in found[:5])}" if found else None
         raise UsageError(f"there are {len(found)} requests `{start}` in the drop box `{path}`", hint=hint)
-    document = _published(os.path.join(folder, f"{found[0]}{_SUFFIX}"))
+    return _request(path, found[0])
+
+
+def list_requests(path: str, on_problem: Callable[[GertError], object]) -> list[TicketView]:
+    """The published requests, the oldest first; `on_problem` is called for one that cannot be read."""
+    found: list[TicketView] = []
+    for name in _requests(path)[:_MOST_AT_ONCE]:
+        try:
+            found.append(_request(path, name))
+        except (DocumentError, IntegrityError) as problem:
+            on_problem(problem)
+    return sorted(found, key=lambda view: (view.ticket.created_at or "", view.id))
+
+
+def _requests(path: str) -> list[str]:
+    try:
+        names = os.listdir(os.path.join(path, REQUESTS))
+    except OSError as problem:
+        raise UsageError(f"the drop box `{path}` cannot be read: {_why(problem)}") from None
+    return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX) and name[0] != ".")
+
+
+def _request(path: str, name: str) -> TicketView:
+    document = _published(os.path.join(path, REQUESTS, f"{name}{_SUFFIX}"))
     try:
         request = msgspec.convert({**document.request, "run_id": document.run_id}, ApprovalRequest)
-    except msgspec.ValidationError:
-        raise DocumentError(f"the request `{found[0]}` of the drop box cannot be read") from None
+        for moment in filter(None, (document.created_at, document.expires_at)):
+            parse_timestamp(moment)
+    except (msgspec.ValidationError, TraceError):
+        raise DocumentError(f"the request `{name}` of the drop box cannot be read") from None
     ticket = Ticket(
         id=document.ticket_id, request=request, created_at=document.created_at, expires_at=document.expires_at
     )
-    if ticket.id != found[0]:
-        raise IntegrityError(f"the request `{found[0]}` of the drop box is another ticket's")
+    if ticket.id != name:
+        raise IntegrityError(f"the request `{name}` of the drop box is another ticket's")
     return TicketView(ticket=ticket, run_id=document.run_id, method="ticket", status="pending")
 
 

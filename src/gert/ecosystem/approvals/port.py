@@ -1,15 +1,17 @@
 """The ports of approvals: a provider that a run asks, channels that reach people, and the verification of signatures.
 
 A provider answers two requests of a run: `submit` returns a ticket at once, `wait` returns responses. A channel tells
-people about a ticket and posts their responses. Neither decides: `gert.kernel.engine.approval_rules` does, in the run.
+people about a ticket and posts their responses. Neither decides: `gert.kernel.governance.approval_rules` does, in the
+run.
 """
 
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from gert.kernel.engine.approval_rules import Ticket
-from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
+from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval, TicketAnswer
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.governance.approval import Response
+from gert.kernel.governance.approval_rules import Ticket
 
 if TYPE_CHECKING:
     from gert.ecosystem.approvals.tickets import Tickets, TicketView
@@ -70,9 +72,6 @@ class SignatureVerifier(Protocol):
     @property
     def has_keys(self) -> bool:
         """Whether any signature could hold."""
-
-    def has_key_for(self, response: Response) -> bool:
-        """Whether there is a key to verify the signature on a response with."""
 
     def verify(self, response: Response, ticket: Ticket) -> Response:
         """The response with `verified` set, or with `flaw` saying why not; one that is not signed has neither.

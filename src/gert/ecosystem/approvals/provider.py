@@ -10,22 +10,20 @@ import msgspec
 from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.notify import Channels
 from gert.ecosystem.approvals.port import Channel, SignatureVerifier, StillOpen
-from gert.ecosystem.approvals.responses import is_rejection, messages_of, response_in
-from gert.ecosystem.approvals.tickets import Tickets, ticket_id_for
+from gert.ecosystem.approvals.received import untaken, verified
+from gert.ecosystem.approvals.responses import messages_of
+from gert.ecosystem.approvals.tickets import Tickets
 from gert.errors import Busy, Unavailable
-from gert.kernel.engine.approval_request import as_recorded
-from gert.kernel.engine.approval_rules import CLOCK_SKEW, Ticket
-from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
+from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval, TicketAnswer
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.governance.approval import as_recorded, ticket_id_for
+from gert.kernel.governance.approval_rules import CLOCK_SKEW, Ticket
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Message
 from gert.kernel.ledger.runbook_fold import TICKET
 
 GRACE: Final = CLOCK_SKEW.total_seconds()
 """Seconds after the timeout when a run stops waiting even if the clock of the ledger was set back."""
-MOST_TAKEN: Final = 50
-"""Responses that a run takes at once; further ones follow."""
 MAX_REQUEST: Final = 8 * 1024 * 1024
 """Bytes of a request; approvers have to be able to read it."""
 _LOOK_AGAIN: Final = 5.0
@@ -105,8 +103,8 @@ class TicketApprovals:
     async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
         """Give up a ticket that asks for something else than what would run, with the responses to it."""
         await self._collect(ask)
-        messages = await self._untaken(ask)
-        return ApprovalAnswer(responses=self._responses(ask, messages), failure=outdated)
+        messages = await untaken(self._ledger, self._run_id, ask.ticket_id)
+        return ApprovalAnswer(responses=verified(self._verifier, messages, _ticket(ask)), failure=outdated)
 
     async def settle(self) -> None:
         """The run has ended: its requests are withdrawn from the drop box."""
@@ -153,37 +151,14 @@ class TicketApprovals:
         # First the time, then the responses: none that came in time is missed.
         now = await self._ledger.time()
         await self._collect(ask)
-        messages = await self._untaken(ask)
+        messages = await untaken(self._ledger, self._run_id, ask.ticket_id)
         if messages:
-            return ApprovalAnswer(responses=self._responses(ask, messages), more=True)
+            return ApprovalAnswer(responses=verified(self._verifier, messages, _ticket(ask)), more=True)
         return ApprovalAnswer(expired=True) if _left(ask, now) < 0 else None
 
     async def _collect(self, ask: AwaitApproval) -> None:
         if self._drop_box is not None:
             await self._drop_box.collect(self._ledger, self._run_id, _ticket(ask))
-
-    async def _untaken(self, ask: AwaitApproval) -> list[Message]:
-        """The next responses to take, in order, with every rejection: none waits behind approvals that decide."""
-        rejections: list[Message] = []
-        others: list[Message] = []
-        async for each in messages_of(self._ledger, self._run_id, ask.ticket_id):
-            if each.kind == "approval" and each.taken is None:
-                kept = rejections if is_rejection(each) else others
-                if len(kept) < MOST_TAKEN:
-                    kept.append(each)
-                if len(rejections) == MOST_TAKEN:
-                    break
-        return sorted((rejections + others)[:MOST_TAKEN], key=lambda each: each.id)
-
-    def _responses(self, ask: AwaitApproval, messages: list[Message]) -> tuple[Response, ...]:
-        """The responses in messages, with their signatures verified."""
-        return tuple(self._verified(response_in(message), _ticket(ask)) for message in messages)
-
-    def _verified(self, response: Response, ticket: Ticket) -> Response:
-        if response.unfit is not None:
-            return response
-        found = self._verifier.verify(response, ticket)
-        return msgspec.structs.replace(found, received_at=response.received_at, message_id=response.message_id)
 
 
 def _ticket(ask: AwaitApproval) -> Ticket:

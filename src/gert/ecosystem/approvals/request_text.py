@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.requests import ApprovalRequest
+from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import printable
+from gert.kernel.governance.approval import ApprovalRequest
 
 _MAX_SHOWN: Final = 2000
 _MAX_COMMAND: Final = 64 * 1024
@@ -22,7 +23,7 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
     yield from ("", f"approval needed for step `{_shown(request.place)}`{title}")
     rows: list[tuple[str, Any]] = [
         *([("description", request.description)] if request.description else []),
-        ("runbook", request.runbook),
+        (request.run_kind, request.origin),
         ("run", request.run_id),
         ("target", request.target),
         *command_rows(request),
@@ -60,13 +61,30 @@ def command_rows(request: ApprovalRequest) -> Iterator[tuple[str, Any]]:
         return
     if "transport" in call:
         yield "call", f"{call.get('call')} ({call['transport']})"
+        started = shlex.join([call["program"], *call.get("arguments", ())]) if "program" in call else None
+        yield "server", started or call.get("connect")
     else:
         yield "command", shlex.join([call.get("program", ""), *call.get("arguments", ())])
     yield from ((name, call[name]) for name in ("env", "cwd", "stdin") if name in call)
+    if request.plan is not None:
+        yield from plan_rows(request.plan)
     if request.program is not None:
         yield "program", request.program
     if request.folder is not None:
         yield "folder", request.folder
+
+
+def plan_rows(plan: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The plan that a runner would execute: who reaches what, with which secret, and for how long."""
+    policy = plan.get("network_policy") or {}
+    yield "plan", f"{plan.get('plan_id')} {digest_value(plan)}"
+    yield "runner", plan.get("runner_id")
+    reaches = f"{' '.join(policy.get('methods', ()))} {' '.join(policy.get('domains', ()))}".strip()
+    yield "network", f"https: {reaches}" if reaches else "none"
+    yield "secret", f"{plan.get('secret_ref') or 'none'} ({' '.join(plan.get('scope') or ()) or 'no scope'})"
+    yield "valid for", f"{plan.get('ttl_seconds')} s, one execution"
+    if plan.get("unsandboxed"):
+        yield "isolation", "NONE: the program may run without a sandbox"
 
 
 def hidden_note(request: ApprovalRequest, name: str) -> str:

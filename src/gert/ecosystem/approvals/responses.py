@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from gert.kernel.engine.requests import Response
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.text import printable
+from gert.kernel.governance.approval import Response
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import MAX_MESSAGE, Message
 

@@ -7,9 +7,9 @@ import msgspec
 
 from gert.ecosystem.approvals.responses import bare
 from gert.errors import CanonicalError, IntegrityError
-from gert.kernel.engine.approval_rules import Ticket, signed_message
-from gert.kernel.engine.requests import Response
 from gert.kernel.foundation.signature import Key, Keys, Signature, sign, verify
+from gert.kernel.governance.approval import Response
+from gert.kernel.governance.approval_rules import Ticket, signed_message
 from gert.kernel.governance.decide import person_key
 
 
@@ -38,29 +38,14 @@ class KeyVerifier:
         """Whether there is any key."""
         return len(self._keys) > 0
 
-    def has_key_for(self, response: Response) -> bool:
-        """Whether there is a key to verify the signature on a response with."""
-        try:
-            self._keys.find(response.key_id)
-        except IntegrityError:
-            return False
-        return True
-
     def verify(self, response: Response, ticket: Ticket) -> Response:
         """The response with the result of verifying its signature."""
-        said = bare(response)
-        if said.signature is None:
-            # Half a signature is not none: removing the rest must not turn it into an unsigned response.
-            part = said.signature_alg is not None or said.key_id is not None
-            return msgspec.structs.replace(said, flaw="the signature is missing") if part else said
-        try:
-            # It is bound to the ticket of the run, and not to what the response says it is about.
-            message = signed_message(ticket.id, said, ticket.request.request_hash)
-            verify(self._keys, Signature(said.signature_alg or "", said.key_id, said.signature), message)
-            self._check_owner(said)
-        except (IntegrityError, CanonicalError) as problem:
-            return msgspec.structs.replace(said, flaw=problem.message)
-        return msgspec.structs.replace(said, verified=True)
+        return verified(response, ticket, self._check)
+
+    def _check(self, response: Response, message: bytes) -> None:
+        signature = Signature(response.signature_alg or "", response.key_id, response.signature or "")
+        verify(self._keys, signature, message)
+        self._check_owner(response)
 
     def _check_owner(self, response: Response) -> None:
         owners = self._owners(response.key_id)
@@ -72,6 +57,24 @@ class KeyVerifier:
 
 NO_KEYS: Final = KeyVerifier(Keys())
 """Verifies no signature; it has nothing to say about responses without one."""
+
+
+def verified(response: Response, ticket: Ticket, check: Callable[[Response, bytes], None]) -> Response:
+    """The response with the result of verifying its signature.
+
+    check: raises IntegrityError unless the signature of the response covers these bytes
+    """
+    said = bare(response)
+    if said.signature is None:
+        # Half a signature is not none: removing the rest must not turn it into an unsigned response.
+        part = said.signature_alg is not None or said.key_id is not None
+        return msgspec.structs.replace(said, flaw="the signature is missing") if part else said
+    try:
+        # It is bound to the ticket of the run, and not to what the response says it is about.
+        check(said, signed_message(ticket.id, said, ticket.request.request_hash))
+    except (IntegrityError, CanonicalError) as problem:
+        return msgspec.structs.replace(said, flaw=problem.message)
+    return msgspec.structs.replace(said, verified=True)
 
 
 def sign_response(response: Response, ticket: Ticket, key: Key) -> Response:

@@ -11,17 +11,11 @@ from typing import Final, Protocol
 
 from gert.ecosystem.approvals.request_text import summary
 from gert.errors import InputError
-from gert.kernel.engine.approval_rules import approver_objection
-from gert.kernel.engine.requests import (
-    ApprovalAnswer,
-    ApprovalRequest,
-    AwaitApproval,
-    Response,
-    SubmitApproval,
-    TicketAnswer,
-)
+from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval, TicketAnswer
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.governance.approval import ApprovalRequest, Response
+from gert.kernel.governance.approval_rules import approver_objection
 
 METHOD: Final = "terminal"
 ATTEMPTS: Final = 5

@@ -16,32 +16,19 @@ from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.approvals.responses import bare, encode_response, response_in, unfit
 from gert.ecosystem.approvals.signatures import NO_KEYS
 from gert.errors import DocumentError, Forbidden, GertError, UsageError
-from gert.kernel.engine.approval_rules import Ticket, tally
-from gert.kernel.engine.requests import ApprovalRequest, Response
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
-from gert.kernel.foundation.canonical import canonical, sha256_hex
-from gert.kernel.foundation.names import MAX_NAME, is_safe_name
+from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.text import printable
+from gert.kernel.governance.approval import ApprovalRequest, Response, ticket_prefix
+from gert.kernel.governance.approval_rules import Ticket, tally
 from gert.kernel.governance.decide import person_key
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Message, TicketRow, TicketStatus
 
-_HEX: Final = 12
 _MOST_NAMED: Final = 5
 _MOST_NOTES: Final = 20
 _NOTE_LENGTH: Final = 300
 _ALL: Final = 100_000
-
-
-def ticket_id_for(run_id: str, key: str) -> str:
-    """The id of the ticket for a request: the same whenever the run asks it, so no approver is asked twice."""
-    mark = sha256_hex(canonical({"run_id": run_id, "question": key}))[:_HEX]
-    return f"{_run_part(run_id)}-{mark}"
-
-
-def _run_part(run_id: str) -> str:
-    """What the ids of a run's tickets begin with: of a long id, as much as leaves room."""
-    return run_id[: MAX_NAME - _HEX - 1]
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +87,17 @@ class TicketView(msgspec.Struct, frozen=True, kw_only=True):
         """The responses that the run has not taken yet."""
         return [each.response for each in self.responses if not each.is_taken]
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the responses that the run has received decide the ticket, as far as can be known before it does."""
+        said = self.expected
+        return self.status == "pending" and bool(said) and not tally(self.ticket, said).is_open
+
+    @property
+    def expected(self) -> list[Response]:
+        """The responses that count, or will as far as is known: signatures are verified when the run takes them."""
+        return [_as_verified(each) for each in (*self.counted, *self.waiting) if each.unfit is None]
+
     def is_over(self, now: datetime) -> bool:
         """Whether the time to respond is over."""
         expires = self.ticket.expires_at
@@ -128,12 +126,12 @@ class Tickets:
     """
 
     def __init__(self, ledger: Ledger, verifier: SignatureVerifier = NO_KEYS) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self.verifier = verifier
 
     async def time(self) -> datetime:
         """The time by the clock of the ledger, which decides about timeouts."""
-        return await self._ledger.time()
+        return await self.ledger.time()
 
     async def get(self, ticket_id: str) -> TicketView:
         """The ticket with exactly this id; UsageError where there is none."""
@@ -154,17 +152,21 @@ class Tickets:
         raise UsageError(f"`{start}` may be {len(found)} tickets", hint=f"write more of it: {named}{more}")
 
     async def all(
-        self, *statuses: TicketStatus, on_problem: Callable[[GertError], object] | None = None
+        self,
+        *statuses: TicketStatus,
+        run_id: str | None = None,
+        on_problem: Callable[[GertError], object] | None = None,
     ) -> list[TicketView]:
         """The tickets with one of these statuses, or all, the oldest first.
 
+        run_id: only those of this run
         on_problem: called for a ticket that cannot be read
         """
         # One whose time is over is on record as pending until its run has noticed.
         stored = {"pending" if each == "expired" else each for each in statuses} | set(statuses)
         now = await self.time()
         found: dict[str, TicketView] = {}
-        for row in sorted(await self._ledger.tickets(*stored, limit=_ALL), key=_rank):
+        for row in sorted(await self.ledger.tickets(*stored, run_id=run_id, limit=_ALL), key=_rank):
             if row.ticket_id in found:
                 continue  # a rerun took it over, answered
             try:
@@ -178,7 +180,7 @@ class Tickets:
     async def of_run(self, run_id: str) -> list[TicketView]:
         """The open tickets of a run; those that cannot be read are left out."""
         found = []
-        for row in await self._ledger.tickets("pending", run_id=run_id):
+        for row in await self.ledger.tickets("pending", run_id=run_id):
             with suppress(DocumentError):
                 found.append(await self._view(row))
         return found
@@ -202,9 +204,9 @@ class Tickets:
         objection = _closed(view) or _objection(view, checked)
         if objection is not None:
             return Answered(objection=objection, view=view)
-        await self._ledger.post(view.run_id, "approval", encode_response(said), ticket_id)
+        await self.ledger.post(view.run_id, "approval", encode_response(said), ticket_id)
         posted = Received(response=said, received_at=now)
-        is_open = tally(view.ticket, [*map(_as_verified, (*view.counted, *view.waiting)), checked]).is_open
+        is_open = tally(view.ticket, [*view.expected, checked]).is_open
         return Answered(
             objection=None,
             view=msgspec.structs.replace(view, responses=(*view.responses, posted)),
@@ -214,34 +216,34 @@ class Tickets:
     async def note(self, ticket_id: str, text: str) -> None:
         """Keep a note about a ticket for people to read; it decides nothing."""
         view = await self.get(ticket_id)
-        await self._ledger.post(view.run_id, "note", printable(text)[:_NOTE_LENGTH].encode(), ticket_id)
+        await self.ledger.post(view.run_id, "note", printable(text)[:_NOTE_LENGTH].encode(), ticket_id)
 
     async def _rows(self, start: str) -> list[TicketRow]:
         if not is_safe_name(start):
             raise UsageError(f"`{printable(start)}` is not a ticket id", hint="`gert approvals list` shows them")
-        return await self._ledger.tickets(prefix=start)
+        return await self.ledger.tickets(prefix=start)
 
     async def _view(self, row: TicketRow) -> TicketView:
         try:
-            messages = await self._ledger.messages(row.run_id, ticket_id=row.ticket_id)
+            messages = await self.ledger.messages(row.run_id, ticket_id=row.ticket_id)
         except Forbidden:
             messages = []  # the database role of an approver may not read the inbox
         try:
             return view_of(row, messages)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, GertError):
+        except (msgspec.MsgspecError, RecursionError, ValueError, KeyError, TypeError, GertError):
             raise DocumentError(
                 f"the ticket `{row.ticket_id}` cannot be read",
-                hint=f"`gert run verify-ledger --run {row.run_id}` finds what was changed",
+                hint=f"`gert run verify-ledger {row.run_id}` finds what was changed",
             ) from None
 
 
 def view_of(row: TicketRow, messages: list[Message]) -> TicketView:
     """A ticket as its row and the untaken messages of its inbox show it."""
-    document: dict[str, Any] = msgspec.json.decode(row.request)
+    document = msgspec.json.decode(row.request, type=dict[str, Any])
     request = msgspec.convert({**document, "run_id": row.run_id}, ApprovalRequest)
-    for moment in filter(None, (row.created_at, row.expires_at)):
+    for moment in (row.created_at, *([] if row.expires_at is None else [row.expires_at])):
         parse_timestamp(moment)
-    taken = [_recorded(msgspec.json.decode(line)) for line in row.responses.splitlines()]
+    taken = [_recorded(msgspec.json.decode(line, type=dict[str, Any])) for line in row.responses.splitlines()]
     waiting = [
         Received(response=response, received_at=message.received_at, objection=response.unfit)
         for message in messages
@@ -280,7 +282,7 @@ def _recorded(data: dict[str, Any]) -> Received:
 
 def _rank(row: TicketRow) -> tuple[bool, bool]:
     """The open ticket first, then that of the run which asked: a rerun takes over answered ones."""
-    return row.status != "pending", not row.ticket_id.startswith(_run_part(row.run_id))
+    return row.status != "pending", not row.ticket_id.startswith(ticket_prefix(row.run_id))
 
 
 def _closed(view: TicketView) -> str | None:

@@ -16,29 +16,29 @@ import msgspec
 from gert.ecosystem.ledger import sql, transactions
 from gert.ecosystem.ledger.holder import is_running, this_process
 from gert.ecosystem.ledger.ids import new_id, stamps_of, utc_now
-from gert.ecosystem.ledger.rows import head_of, lease_of, message_of
+from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, lease_of, message_of, ticket_of
 from gert.ecosystem.ledger.transactions import Dialect, Terms, Transaction
 from gert.ecosystem.ledger.waiting import Waiting, is_closed
-from gert.errors import TraceError
+from gert.errors import Forbidden, TraceError, Unavailable
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.names import is_run_id
-from gert.kernel.ledger.leases import holds, taken_over
+from gert.kernel.ledger.leases import check_fence, holds, taken_over
 from gert.kernel.ledger.limits import check_expects, check_name, check_run_id, check_tool
+from gert.kernel.ledger.port import OnUnreadable
 from gert.kernel.ledger.record import (
     ANY_RUN,
     MOST_CALLS,
     NEVER,
+    Appended,
     Batch,
     Call,
     Event,
     Expect,
     Head,
-    Held,
     Lease,
     Message,
     MessageKind,
     Output,
-    Overtaken,
     RunFilter,
     SchemaInfo,
     TicketRow,
@@ -47,8 +47,13 @@ from gert.kernel.ledger.record import (
     Written,
 )
 from gert.kernel.ledger.seal import Sealer
+from gert.kernel.ledger.spending import SpendKind
+from gert.kernel.ledger.witness import Witness
 
 T = TypeVar("T")
+
+RESTART_SECONDS: Final = 30.0
+"""How long a server may be away before those who wait for more of a run are told."""
 
 _PAGE: Final = 500
 _PAGE_BYTES: Final = 8 << 20
@@ -83,6 +88,7 @@ class SqlLedger(ABC):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Task[None] | None = None
         self._fences: dict[str, int] = {}
+        self.witness: Witness | None = None
 
     # --- what a backend adds
 
@@ -96,12 +102,15 @@ class SqlLedger(ABC):
         """The rows of a statement that reads; `heavy` where there may be many."""
 
     @abstractmethod
-    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
+    async def _transact(
+        self, begin: Callable[[Batch | None], Transaction[T]], run_id: str, on_done: Callable[[T], object]
+    ) -> T:
         """Run a transaction, again where it was undone; it is finished even if the caller is cancelled.
 
         Those of one run are run in the order in which they were begun here.
 
         begin: makes the transaction, given the batch of an earlier attempt that may have been committed
+        on_done: called with the result once it is committed, also if the caller was cancelled meanwhile
         """
 
     @abstractmethod
@@ -143,28 +152,37 @@ class SqlLedger(ABC):
 
     async def append(
         self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), adopt: bool = False
-    ) -> Written | Overtaken | Held:
+    ) -> Appended:
         """Append what `write` makes of the head of the run; durable when this returns."""
         check_run_id(run_id)
         check_expects(expects)
         fence, terms = self._fences.get(run_id), self._terms
+
+        def done(result: Appended) -> None:
+            if isinstance(result, Written):
+                terms.sealer.wrote(result.batch.head)
+                self._wrote(run_id)
+
         result = await self._change(
             run_id,
             lambda attempted: transactions.append(
                 terms, run_id, write, expects, fence, adopt=adopt, attempted=attempted
             ),
+            done,
         )
-        if isinstance(result, Written):
-            terms.sealer.wrote(result.batch.head)
-            self._wrote(run_id)
+        if self.witness is not None and isinstance(result, Written):
+            await self.witness.add(result.batch.head)
         return result
 
     async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> None:
         """Leave a message for a run."""
         check_run_id(run_id)
         check_name("ticket id", ticket_id)
-        await self._change(run_id, lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id))
-        self._wrote(run_id)
+        await self._change(
+            run_id,
+            lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id),
+            lambda _: self._wrote(run_id),
+        )
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
         """Keep what running steps print."""
@@ -218,6 +236,17 @@ class SqlLedger(ABC):
         lease = lease_of(run_id, rows[0][:-1][-5:]) if rows else None
         if lease is None or lease.token != self._fences.get(run_id):
             raise taken_over(run_id)
+
+    async def check(self, run_id: str) -> Head | None:
+        """The head of a run, unless an append would be refused now."""
+        rows = await self._of_run(self._terms.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
+        if not rows:
+            return None
+        *columns, server_time = rows[0]
+        now = self._clock() if server_time is None else parse_timestamp(server_time)
+        head = head_of(columns[:HEAD_WIDTH])
+        check_fence(head, lease_of(run_id, columns[HEAD_WIDTH:]), self._fences.get(run_id), now)
+        return head if head.count else None
 
     # --- one run
 
@@ -314,7 +343,7 @@ class SqlLedger(ABC):
 
     # --- many runs
 
-    async def runs(self, chosen: RunFilter = ANY_RUN) -> list[Head]:
+    async def runs(self, chosen: RunFilter = ANY_RUN, on_unreadable: OnUnreadable | None = None) -> list[Head]:
         """Runs by filter, the last written first."""
         for what in ("tenant", "status"):
             check_name(what, getattr(chosen, what))
@@ -329,7 +358,15 @@ class SqlLedger(ABC):
         )
         limit = "" if chosen.limit is None else f" LIMIT {int(chosen.limit)}"
         query = f"SELECT {sql.HEAD_COLUMNS} FROM runs WHERE {where} ORDER BY updated_at DESC, run_id DESC{limit}"  # noqa: S608
-        return [head_of(row) for row in await self._read(query, *values, heavy=True)]
+        heads: list[Head] = []
+        for row in await self._read(query, *values, heavy=True):
+            try:
+                heads.append(head_of(row))
+            except TraceError as problem:
+                if on_unreadable is None:
+                    raise
+                on_unreadable(str(row[0]), problem)
+        return heads
 
     async def tickets(
         self, *statuses: TicketStatus, run_id: str | None = None, prefix: str | None = None, limit: int = 1000
@@ -342,7 +379,7 @@ class SqlLedger(ABC):
             f"SELECT {sql.TICKET_COLUMNS} FROM tickets WHERE {where}"  # noqa: S608 - constants
             f" ORDER BY created_at, ticket_id LIMIT {int(limit)}"
         )
-        return [TicketRow(*row) for row in await self._read(query, *values, heavy=True)]
+        return [ticket_of(row) for row in await self._read(query, *values, heavy=True)]
 
     async def claimed(self, since: datetime) -> dict[str, int]:
         """How many executions were counted since a time, by key."""
@@ -366,6 +403,20 @@ class SqlLedger(ABC):
         rows = await self._read(f"SELECT count(*) FROM calls WHERE {where}", *values, heavy=True)  # noqa: S608
         return int(rows[0][0])
 
+    async def spent(self, kind: SpendKind, tenant: str, name: str = "", since: datetime | None = None) -> int:
+        """How much was spent or reserved under a counter."""
+        check_name("tenant", tenant)
+        begin = "" if since is None else format_timestamp(since)[: transactions.BUCKET]
+        [(amount,)] = await self._read(sql.SPENT, kind, tenant, name, begin)
+        return int(amount)
+
+    async def orphans(self) -> dict[str, list[str]]:
+        """The tables that have rows of a run which is not there, by run."""
+        found: dict[str, list[str]] = {}
+        for run_id, table in await self._read(sql.ORPHANS, heavy=True):
+            found.setdefault(str(run_id), []).append(table)
+        return found
+
     async def schema_info(self) -> SchemaInfo:
         """What the database says of itself."""
         rows = await self._read(sql.SCHEMA)
@@ -384,9 +435,19 @@ class SqlLedger(ABC):
     async def _wait_for(self, run_id: str, query: str, after: int, timeout: float) -> bool:
         self._check_usable()
         self._listen()
+        clock = asyncio.get_running_loop().time
+        seen: float | None = None
 
         async def has_more() -> bool:
-            rows = await self._of_run(query, run_id)
+            nonlocal seen
+            try:
+                rows = await self._of_run(query, run_id)
+            except Unavailable as problem:
+                # A server that restarts does not end a wait; one that was never there does.
+                if seen is None or clock() - seen > RESTART_SECONDS or isinstance(problem, Forbidden):
+                    raise
+                return False
+            seen = clock()
             return bool(rows) and rows[0][0] > after
 
         return await self._waiting.until(run_id, has_more, self._look, timeout)
@@ -430,9 +491,14 @@ class SqlLedger(ABC):
             if self._loop is not None and not self._loop.is_closed():
                 self._check_usable()
             self._waiting.close()
-            self._closing = asyncio.get_running_loop().create_task(self._close())
+            self._closing = asyncio.get_running_loop().create_task(self._close_all())
         if self._closing.get_loop() is asyncio.get_running_loop():
             await asyncio.shield(self._closing)
+
+    async def _close_all(self) -> None:
+        await self._close()
+        if self.witness is not None:
+            await self.witness.flush()
 
     async def __aenter__(self) -> Self:
         self._check_usable()
@@ -456,11 +522,16 @@ class SqlLedger(ABC):
                 "call `asyncio.run` once, around everything",
             )
 
-    def _change(self, run_id: str, begin: Callable[[Batch | None], Transaction[T]]) -> Awaitable[T]:
+    def _change(
+        self,
+        run_id: str,
+        begin: Callable[[Batch | None], Transaction[T]],
+        on_done: Callable[[T], object] = lambda _: None,
+    ) -> Awaitable[T]:
         self._check_usable()
         if self._read_only:
             raise TraceError("the ledger is open only for reading")
-        return self._transact(begin, run_id)
+        return self._transact(begin, run_id, on_done)
 
     async def _of_run(self, statement: str, run_id: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
         """Rows of one run; none for what cannot be the id of a run."""

@@ -1,17 +1,19 @@
 """Rows of a ledger as the kernel knows them."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from gert.errors import TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.ledger.agent_fold import Snapshot
-from gert.kernel.ledger.record import NEVER, Head, Holder, Lease, Message
+from gert.kernel.ledger.record import NEVER, Head, Holder, Lease, Message, TicketRow
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
+from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
-_SNAPSHOT: Final = msgspec.json.Decoder(Snapshot | RunbookSnapshot)
+_Snapshot: TypeAlias = Snapshot | RunbookSnapshot | RunnerSnapshot
+_SNAPSHOT: Final[msgspec.json.Decoder[_Snapshot]] = msgspec.json.Decoder(_Snapshot)
 _TEXT: Final = {str, type(None)}
 _HOLDER: Final = msgspec.json.Decoder(Holder)
 HEAD_WIDTH: Final = 11
@@ -21,7 +23,7 @@ _UNREADABLE: Final = (msgspec.MsgspecError, TypeError, UnicodeDecodeError, Recur
 def head_of(row: Sequence[Any]) -> Head:
     """The head of a run from `sql.HEAD_COLUMNS`."""
     run_id, kind, tenant, count, hashed, answers, answers_hash, snapshot, started_at, updated_at, seal = row
-    numbers, texts = (count, answers), (kind, hashed, answers_hash, started_at, updated_at)
+    numbers, texts = (count, answers), (run_id, kind, hashed, answers_hash, started_at, updated_at)
     # SQLite keeps what it is given, whatever the type of a column.
     if not ({*map(type, numbers)} <= {int} and {*map(type, texts)} <= {str} and {type(tenant), type(seal)} <= _TEXT):
         raise TraceError(f"the head of run `{run_id}` cannot be read")
@@ -38,11 +40,19 @@ def message_of(row: Sequence[Any]) -> Message:
     return Message(number, run_id, kind, str(received_at), data, ticket_id, taken)
 
 
+def ticket_of(row: Sequence[Any]) -> TicketRow:
+    """A ticket from `sql.TICKET_COLUMNS`; a value of another type than its column has is not equal to any text."""
+    values: list[Any] = [str(value) if isinstance(value, bytes) else value for value in row]
+    return TicketRow(*values)
+
+
 def lease_of(run_id: str, row: Sequence[Any]) -> Lease | None:
     """A lease from `sql.LEASE_COLUMNS`, as it was last written; None where no worker ever had one."""
     worker_id, token, expires, seconds, holder = row
     if not token:
         return None
+    if type(token) is not int or {type(worker_id), type(expires)} - _TEXT or not isinstance(seconds, int | float):
+        raise TraceError(f"the lease of run `{run_id}` cannot be read")
     try:
         process = None if holder is None else _HOLDER.decode(holder)
     except _UNREADABLE:
@@ -57,11 +67,11 @@ def lease_values(lease: Lease) -> tuple[Any, ...]:
     return lease.run_id, lease.worker_id, lease.token, expires, lease.seconds, holder
 
 
-def _snapshot(data: Any, run_id: str) -> Snapshot | RunbookSnapshot | None:
+def _snapshot(data: Any, run_id: str) -> _Snapshot | None:
     if data is None:
         return None
     try:
-        found: Snapshot | RunbookSnapshot = _SNAPSHOT.decode(data)
+        found = _SNAPSHOT.decode(data)
     except _UNREADABLE:
         raise TraceError(f"the snapshot of run `{run_id}` cannot be read") from None
     return found

@@ -14,7 +14,7 @@ from gert.kernel.ledger.record import MAX_MESSAGE, MOST_CALLS
 
 Backend = Literal["sqlite", "postgres"]
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 _TYPES: Final[Mapping[Backend, Mapping[str, str]]] = {
     "sqlite": {"bytes": "BLOB", "number": "INTEGER", "serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "real": "REAL"},
@@ -79,6 +79,12 @@ _TABLES: Final = {
         run_id TEXT{c} NOT NULL, request TEXT{c} NOT NULL, key TEXT{c} NOT NULL, at TEXT{c} NOT NULL,
         PRIMARY KEY (run_id, request)
     ){keyed}""",
+    # What model calls cost, reserved or paid: one row for a tree of runs, one for each minute of a tenant.
+    "counters": """CREATE TABLE counters (
+        kind TEXT NOT NULL, tenant TEXT{c} NOT NULL, name TEXT{c} NOT NULL, bucket TEXT{c} NOT NULL,
+        amount {number} NOT NULL,
+        PRIMARY KEY (kind, tenant, name, bucket)
+    ){keyed}""",
 }
 
 _INDEXES: Final = (
@@ -126,7 +132,6 @@ STATUS: Final = "SELECT status FROM runs WHERE run_id = $1"
 SNAPSHOT: Final = "SELECT snapshot FROM runs WHERE run_id = $1"
 PRIVATE: Final = "SELECT private FROM runs WHERE run_id = $1"
 COUNT: Final = "SELECT count FROM runs WHERE run_id = $1"
-LEASE: Final = f"SELECT {LEASE_COLUMNS} FROM runs WHERE run_id = $1"
 LOCK: Final = f"SELECT {HEAD_COLUMNS}, {LEASE_COLUMNS} FROM runs WHERE run_id = $1"
 """On Postgres `FOR UPDATE` is added; on SQLite the transaction holds the database already."""
 
@@ -194,6 +199,19 @@ TRIM_OUTPUT: Final = (
     " AS sizes WHERE later >= $3)"
 )
 COUNT_CLAIMS: Final = "SELECT count(*) FROM claims WHERE key = $1 AND at >= $2"
+# No more is counted than decides: a tenant may have made any number of requests.
+COUNT_CALLS: Final = (
+    "SELECT count(*) FROM (SELECT 1 FROM calls WHERE tenant = $1 AND name = $2 AND timestamp >= $3 AND kind = 'tool'"
+    " LIMIT $4) AS counted"
+)
+SPENT: Final = (
+    "SELECT CAST(coalesce(sum(amount), 0) AS BIGINT) FROM counters"
+    " WHERE kind = $1 AND tenant = $2 AND name = $3 AND bucket >= $4"
+)
+ADD_SPEND: Final = (
+    "INSERT INTO counters (kind, tenant, name, bucket, amount) VALUES ($1, $2, $3, $4, $5)"
+    " ON CONFLICT (kind, tenant, name, bucket) DO UPDATE SET amount = counters.amount + excluded.amount"
+)
 CLAIM_OF: Final = "SELECT 1 FROM claims WHERE run_id = $1 AND request = $2 AND at >= $3"
 CLAIMED: Final = "SELECT key, count(*) FROM claims WHERE at >= $1 GROUP BY key"
 ADD_CLAIM: Final = (
@@ -254,5 +272,10 @@ OUTPUT: Final = (
     " ORDER BY id LIMIT 1000"
 )
 RUN_OF: Final = "SELECT kind, status FROM runs WHERE run_id = $1 AND count > 0"
+ORPHANS: Final = " UNION ALL ".join(
+    f"SELECT DISTINCT run_id, '{table}' AS of_table FROM {table}"
+    " WHERE run_id NOT IN (SELECT run_id FROM runs WHERE count > 0)"
+    for table in ("answers", "calls", "events", "inbox", "tickets")
+)
 SCHEMA: Final = "SELECT value FROM meta WHERE key = 'schema_version'"
 PAGE_SIZES: Final = "SELECT length(line) FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"

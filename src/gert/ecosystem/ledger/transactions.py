@@ -6,7 +6,7 @@ is decided before the first `Change`.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -22,10 +22,13 @@ from gert.kernel.ledger.record import (
     LIMIT_WINDOW,
     MAX_MESSAGE,
     MAX_OUTPUT,
+    Appended,
     Batch,
     Call,
     CallEnd,
+    CallLimit,
     Claim,
+    Exceeded,
     Expect,
     Head,
     Held,
@@ -33,12 +36,17 @@ from gert.kernel.ledger.record import (
     MessageKind,
     Output,
     Overtaken,
+    SpendLimit,
     Write,
     Written,
 )
 from gert.kernel.ledger.seal import Sealer, encode_snapshot
+from gert.kernel.ledger.spending import Spend
 
 T = TypeVar("T")
+
+BUCKET = len("2030-01-01T00:00")
+"""Spending of a tenant is counted by the minute."""
 
 
 class Read(NamedTuple):
@@ -109,7 +117,7 @@ def append(
     *,
     adopt: bool = False,
     attempted: Batch | None = None,
-) -> Transaction[Written | Overtaken | Held]:
+) -> Transaction[Appended]:
     """Append what `write` makes of the head of the run.
 
     attempted: a batch of which it is not known whether it was committed
@@ -129,6 +137,9 @@ def append(
     other = yield from _rival(terms.dialect, run_id, calls, ends)
     if other is not None:
         return Held(other)
+    exceeded = yield from _exceeded(terms, head, batch)
+    if exceeded is not None:
+        return exceeded
     fitting, refused = yield from _claims(terms, run_id, batch.claims, now)
     if not (batch.events or batch.answers or batch.documents or fitting):
         return Written(batch, refused)
@@ -139,6 +150,33 @@ def append(
     if fitting:
         yield Change(sql.ADD_CLAIM, fitting)
     return Written(batch, refused)
+
+
+def _exceeded(terms: Terms, head: Head, batch: Batch) -> Transaction[Exceeded | None]:
+    """The first limit that a batch exceeds."""
+    if terms.dialect.serialize is not None:
+        shared = (limit for limit in batch.limits if isinstance(limit, SpendLimit) or limit.seconds is not None)
+        for name in sorted({msgspec.json.encode(limit.scope).decode() for limit in shared}):
+            yield Read(terms.dialect.serialize, (name,))
+    for limit in batch.limits:
+        # Requests and spending carry the time that stamps events, not that of the server.
+        begin = "" if limit.seconds is None else format_timestamp(terms.clock() - timedelta(seconds=limit.seconds))
+        if isinstance(limit, SpendLimit):
+            [(counted,)] = yield Read(sql.SPENT, (*limit.scope, begin[:BUCKET]))
+            own = sum(spend.amount for spend in batch.spends if spend[:3] == limit.scope)
+        elif limit.seconds is None:
+            counted = head.agent.calls_by_tool.get(limit.name, 0) if head.agent is not None else 0
+            own = _requests(batch, limit)
+        else:
+            [(counted,)] = yield Read(sql.COUNT_CALLS, (limit.tenant, limit.name, begin, limit.most))
+            own = _requests(batch, limit)
+        if counted + own > limit.most or (isinstance(limit, SpendLimit) and counted >= limit.most):
+            return Exceeded(limit, counted)
+    return None
+
+
+def _requests(batch: Batch, limit: CallLimit) -> int:
+    return sum(call.kind == "tool" and call.name == limit.name for call in batch.calls)
 
 
 def _claims(
@@ -232,8 +270,19 @@ def _put(before: Head, batch: Batch, calls: Sequence[Call], ends: Sequence[CallE
         yield Change(sql.END_TICKET, [(run_id, *end) for end in batch.ticket_ends])
     if batch.taken:
         yield Change(sql.TAKE, [(run_id, message, head.count) for message in batch.taken])
+    if batch.spends:
+        yield Change(sql.ADD_SPEND, _counted(batch.spends, head.updated_at[:BUCKET]))
     if batch.finished:
         yield Change(sql.DROP_OUTPUT, [(run_id, key) for key in batch.finished])
+
+
+def _counted(spends: Sequence[Spend], minute: str) -> list[tuple[Any, ...]]:
+    """One row for each counter, always in the same order, so that two appends never wait for each other."""
+    sums: dict[tuple[str, ...], int] = {}
+    for kind, tenant, name, amount in spends:
+        key = (kind, tenant, name, minute if kind == "tenant" else "")
+        sums[key] = sums.get(key, 0) + amount
+    return [(*key, amount) for key, amount in sorted(sums.items())]
 
 
 # --- leases

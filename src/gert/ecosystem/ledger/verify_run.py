@@ -3,11 +3,11 @@
 from typing import Final
 
 from gert.errors import Busy, RunNotFound, TraceError, Unavailable
-from gert.kernel.events.seal import Check
+from gert.kernel.events.seal import Check, CheckReport
 from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Call, Head
-from gert.kernel.ledger.verify import Recomputed, RunReport, Stored, check_run
+from gert.kernel.ledger.verify import Recomputed, Stored, check_run
 
 _NO_KEYS: Final = Keys()
 _PAGE: Final = 1000
@@ -17,7 +17,7 @@ _ALL: Final = 1_000_000
 
 async def verify_run(
     ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS, *, require_seal: bool = False, key_id: str | None = None
-) -> RunReport:
+) -> CheckReport:
     """Check what a ledger stores of a run against what its events and answers lead to; RunNotFound where there is none.
 
     A row that cannot be read fails the verification; a ledger that cannot be read raises.
@@ -28,7 +28,7 @@ async def verify_run(
     except (Busy, Unavailable):
         raise
     except TraceError as error:
-        return RunReport(run_id, (Check(1, "rows", passed=False, reason=error.message),), found.events)
+        return CheckReport((Check(1, "rows", passed=False, reason=error.message),), events=found.events)
     if stored.head is None and not found.events and not found.answers:
         raise RunNotFound(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
     return check_run(found, stored, keys, require_seal=require_seal, key_id=key_id)

@@ -13,6 +13,7 @@ from gert.ecosystem.models.answers import Answer, masked, result_of, text_of
 from gert.ecosystem.models.closable import Closable
 from gert.ecosystem.models.keys import Key
 from gert.ecosystem.models.limits import Limits
+from gert.ecosystem.models.price_table import max_cost_usd, with_overrides
 from gert.ecosystem.models.prices import Price, Pricing, total_usage
 from gert.ecosystem.models.text_stream import TokenStream
 from gert.ecosystem.models.wire import Exchange, Wire
@@ -26,7 +27,8 @@ _OWN_FIELDS: Final = ("stream", "stream_options", "n", "background")
 class Settings(TypedDict, total=False):
     """Settings of every adapter.
 
-    prices: by model name; a model without a price costs 0, or is refused with `fail_on_unknown_cost`
+    prices: by model name, in place of those that gert ships; a model without a price costs 0, or is refused with
+        `fail_on_unknown_cost`
     extra_body: extra fields of every request, such as `temperature`; they never replace the adapter's own
     """
 
@@ -56,6 +58,7 @@ class VendorAdapter(Closable):
     default_url: ClassVar[str] = ""
     key_variable: ClassVar[str | None] = None
     url_variable: ClassVar[str | None] = None
+    has_list_prices: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -84,7 +87,8 @@ class VendorAdapter(Closable):
         address = base_url or environ.get(self.url_variable or "") or self.default_url
         self._secrets = self._key.answer_redactor()
         self._wire = Wire(address, self._key, limits or Limits(), sleep)
-        self._pricing = Pricing(dict(prices or {}), fail_on_unknown_cost)
+        priced = with_overrides(prices) if self.has_list_prices else dict(prices or {})
+        self._pricing = Pricing(priced, fail_on_unknown_cost)
         self._max_output_tokens = max_output_tokens
 
     def __repr__(self) -> str:
@@ -93,6 +97,10 @@ class VendorAdapter(Closable):
     async def close(self) -> None:
         """Close the connections; another call opens new ones."""
         await self._wire.close()
+
+    def max_cost_usd(self, model: str, prompt_tokens: int) -> float | None:
+        """Return the most a call may cost; None if the price of the model is unknown."""
+        return max_cost_usd(self._pricing.prices, model, prompt_tokens, self._max_output_tokens)
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Call a model and wait for its whole answer."""

@@ -76,7 +76,7 @@ class LiteLLMAdapter:
 
     async def _by_chat(self, request: ModelRequest[OutputT]) -> Answer:
         call = self._completion_fn or _litellm("acompletion")
-        return await self._ask(call, chat.body_of(request), chat.answer_of)
+        return await self._ask(call, _named_results(request, chat.body_of(request)), chat.answer_of)
 
     async def _by_responses(self, request: ModelRequest[OutputT]) -> Answer:
         call = self._responses_fn or _litellm("aresponses")
@@ -157,14 +157,29 @@ def _plain(response: object) -> dict[str, Any]:
         plain = None
     if not isinstance(plain, dict):
         raise malformed("the model's answer is not a completion")
-    return plain
+    # A property of the object, which its data does not have.
+    text = _part(response, "output_text")
+    return {**plain, "output_text": text} if isinstance(text, str) and "output_text" not in plain else plain
+
+
+def _named_results(request: ModelRequest[OutputT], body: dict[str, Any]) -> dict[str, Any]:
+    """Add the name of its tool to each result: some vendors behind litellm pair results by name."""
+    for message, sent in zip(request.messages, body["messages"], strict=False):
+        if message.role == "tool" and message.name is not None:
+            sent["name"] = message.name
+    return body
 
 
 def _cost(response: object) -> float | None:
-    hidden = getattr(response, "_hidden_params", None)
-    if hidden is None and isinstance(response, Mapping):
-        hidden = response.get("_hidden_params", response)
-    cost = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
+    """Return the cost that litellm reports: on the response itself, or among its hidden parameters."""
+    cost = _part(response, "_response_cost")
+    if cost is None:
+        hidden = _part(response, "_hidden_params")
+        cost = hidden.get("response_cost") if isinstance(hidden, Mapping) else _part(response, "response_cost")
     if not isinstance(cost, int | float) or isinstance(cost, bool):
         return None
     return float(cost) if 0 <= cost <= _MAX_DOLLARS else None  # not NaN or infinite
+
+
+def _part(response: object, name: str) -> Any:
+    return response.get(name) if isinstance(response, Mapping) else getattr(response, name, None)

@@ -49,6 +49,10 @@ class MockModelPort:
         self._response_output_items = response_output_items
         self.calls = 0
 
+    def max_cost_usd(self, model: str, prompt_tokens: int) -> float:
+        """Return what a call costs in advance: nothing. Its usage is counted when it has ended."""
+        return 0.0
+
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Return the answer."""
         self.calls += 1

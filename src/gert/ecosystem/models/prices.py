@@ -1,6 +1,7 @@
 """The cost of a call, from the prices of models."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,6 +11,8 @@ from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelUsage
 
 _MILLION: Final = 1_000_000
+_VENDOR: Final = re.compile(r"\A(?:openai|anthropic)/")
+_DATE: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})\Z")
 _MAX_TOKENS: Final = 10**12
 
 
@@ -48,7 +51,7 @@ class Pricing(msgspec.Struct, frozen=True):
 
     def require(self, model: str) -> None:
         """Refuse a model without a price before it is called, if `fail_on_unknown_cost` is set."""
-        if self.fail_on_unknown_cost and model not in self.prices:
+        if self.fail_on_unknown_cost and find_price(self.prices, model) is None:
             raise ModelPermanentError(
                 f"the price of the model `{model}` is unknown", category="unknown_cost", hint="add it to `prices`"
             )
@@ -80,7 +83,13 @@ class Pricing(msgspec.Struct, frozen=True):
         return cost if cost is not None or tokens is None or price is None else cost_of(tokens, price)
 
     def _price(self, model: str, answered_by: str | None) -> Price | None:
-        return self.prices.get(model) or self.prices.get(answered_by or "")
+        return find_price(self.prices, model) or find_price(self.prices, answered_by or "")
+
+
+def find_price(prices: Mapping[str, Price], model: str) -> Price | None:
+    """Return the price of a model: under its name, or that of the model it is a dated version of."""
+    name = _VENDOR.sub("", model)
+    return prices.get(model) or prices.get(name) or prices.get(_DATE.sub("", name))
 
 
 def total_usage(*used: ModelUsage | None) -> ModelUsage | None:
@@ -107,6 +116,12 @@ def cost_of(tokens: Tokens, price: Price) -> float:
         + tokens.completion * price.completion
     )
     return round(spent / _MILLION, 12)
+
+
+def max_cost_of(price: Price, prompt_tokens: int, output_tokens: int) -> float:
+    """Return the most that so many tokens cost: a prompt that is written to the vendor's cache may cost more."""
+    dearest = max(price.prompt, price.cache_write or 0.0)
+    return round((prompt_tokens * dearest + output_tokens * price.completion) / _MILLION, 12)
 
 
 def tokens_of(usage: object, prompt: str, completion: str) -> Tokens | None:

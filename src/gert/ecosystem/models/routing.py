@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Final
 from gert.ecosystem.models.closable import Closable
 from gert.ecosystem.models.text_stream import send_token
 from gert.errors import ModelPermanentError
-from gert.kernel.agent.ports.model import ModelPort, ModelRequest, ModelResult, OnToken, OutputT, StreamingModelPort
+from gert.kernel.agent.ports.model import (
+    ModelPort,
+    ModelRequest,
+    ModelResult,
+    OnToken,
+    OutputT,
+    PricedModelPort,
+    StreamingModelPort,
+)
 
 if TYPE_CHECKING:
     from gert.ecosystem.models.adapter import VendorAdapter
@@ -66,6 +74,11 @@ class RoutingModelPort(Closable):
             made = self._ports[route] = self._create(route)
             self._own.append(made)
         return self._ports[route], name
+
+    def max_cost_usd(self, model: str, prompt_tokens: int) -> float | None:
+        """Return the most a call may cost, as its adapter knows; None if it does not."""
+        port, name = self.port_for(model)
+        return port.max_cost_usd(name, prompt_tokens) if isinstance(port, PricedModelPort) else None
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Call the adapter for the request's model."""

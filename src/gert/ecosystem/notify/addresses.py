@@ -1,7 +1,7 @@
 """The address of a webhook: expand `${NAME}` references, check it, and make a form that may be shown."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -61,8 +61,8 @@ def shown(url: str) -> str:
     return f"{scheme}{authority.rpartition('@')[2]}{path}"
 
 
-def url_problem(url: str) -> str | None:
-    """Return why an address is refused, or None: `https` anywhere, `http` to this machine only.
+def url_problem(url: str, http_hosts: Collection[str] = ()) -> str | None:
+    """Return why an address is refused, or None: `https` anywhere, `http` to this machine and to `http_hosts`.
 
     The HTTP library that connects also parses the address: two parsers may disagree about the host.
     """
@@ -82,7 +82,9 @@ def url_problem(url: str) -> str | None:
     if not address.host or (port is not None and not 0 < port <= 65535):
         return "the URL has no host"
     # (3) The connection is encrypted, or stays on this machine.
-    if address.scheme == "https" or (address.scheme == "http" and is_loopback(address.host)):
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    is_allowed = is_loopback(address.host) or not {host, f"{host}:{port or 80}"}.isdisjoint(http_hosts)
+    if address.scheme == "https" or (address.scheme == "http" and is_allowed):
         return None
     return "the URL must be https, or http on this machine"
 

@@ -20,9 +20,11 @@ from gert.ecosystem.process.own_process import reap_orphans, reaped, started
 from gert.ecosystem.process.poller import poller_of
 from gert.ecosystem.process.process_group import signal_group
 from gert.ecosystem.process.spawn import spawn
-from gert.ecosystem.process.stdin import StdinPipe
+from gert.ecosystem.process.stdin import Stdin
 
 _CHUNK: Final = 256 * 1024
+_MOST_DRAINED: Final = 16
+"""Chunks that are read without a turn for others."""
 
 
 class ChildListener(Protocol):
@@ -30,6 +32,9 @@ class ChildListener(Protocol):
 
     def printed(self, stream: int, data: bytes) -> None:
         """Data arrived on standard output (1) or standard error (2)."""
+
+    def closed(self, stream: int) -> None:
+        """The stream has ended."""
 
     def exited(self) -> None:
         """It has exited."""
@@ -43,7 +48,7 @@ class Child(Protocol):
 
     pid: int
     stdin: asyncio.WriteTransport | None
-    """The transport of its input, if `StdinPipe` has no pipe of its own."""
+    """The transport of its input, if `Stdin` has no pipe of its own."""
     is_silent: bool
     """Its output has ended."""
 
@@ -53,6 +58,9 @@ class Child(Protocol):
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
+
+    def drain(self, stream: int) -> None:
+        """Read what has arrived on a stream, without waiting; only where pipes can be polled."""
 
     def close(self) -> None:
         """Release it; output that is still open is no longer read."""
@@ -64,7 +72,7 @@ def _empty_input() -> int:
     return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
-async def start(command: Command, stdin: StdinPipe | None, listener: ChildListener) -> Child:
+async def start(command: Command, stdin: Stdin | None, listener: ChildListener) -> Child:
     """Start a process; OSError or ValueError if the system refuses."""
     if sys.platform == "win32":
         return await _start_with_asyncio(command, stdin, listener)
@@ -75,7 +83,7 @@ async def start(command: Command, stdin: StdinPipe | None, listener: ChildListen
 class PosixChild:
     """A child on a system whose pipes can be polled."""
 
-    def __init__(self, command: Command, stdin: StdinPipe | None, listener: ChildListener) -> None:
+    def __init__(self, command: Command, stdin: Stdin | None, listener: ChildListener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._poller = poller_of(self._loop)
@@ -105,6 +113,12 @@ class PosixChild:
         if not self.is_over:
             os.kill(self.pid, number)
 
+    def drain(self, stream: int) -> None:
+        """Read what has arrived on a stream."""
+        for _ in range(_MOST_DRAINED):
+            if stream not in self._outputs or not self._read(stream):
+                return
+
     def close(self) -> None:
         """Release it."""
         for stream in list(self._outputs):
@@ -116,20 +130,23 @@ class PosixChild:
             # A killed process may hang in the operating system's kernel; do not wait for it.
             self._reap()
 
-    def _read(self, stream: int) -> None:
+    def _read(self, stream: int) -> bool:
+        """Read what has arrived; False if there is nothing more for now."""
         try:
             data = os.read(self._outputs[stream], _CHUNK)
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         except OSError:
             data = b""
         if data:
             self._listener.printed(stream, data)
-            return
+            return True
         self._close(stream)
         self.is_silent = not self._outputs
+        self._listener.closed(stream)
         if self.is_silent and self.is_over:
             self._listener.ended()
+        return False
 
     def _close(self, stream: int) -> None:
         descriptor = self._outputs.pop(stream)
@@ -185,7 +202,7 @@ class PosixChild:
             self._process = None
 
 
-def _spawned(command: Command, stdin: StdinPipe | None) -> tuple[int, dict[int, int]]:
+def _spawned(command: Command, stdin: Stdin | None) -> tuple[int, dict[int, int]]:
     """Start a process and return its id with the descriptors of its output.
 
     gert opens the pipes itself: `Popen` would wrap them in file objects.
@@ -204,7 +221,7 @@ def _spawned(command: Command, stdin: StdinPipe | None) -> tuple[int, dict[int, 
     return pid, {1: opened[0], 2: opened[2]}
 
 
-async def _start_with_asyncio(command: Command, stdin: StdinPipe | None, listener: ChildListener) -> Child:
+async def _start_with_asyncio(command: Command, stdin: Stdin | None, listener: ChildListener) -> Child:
     """Start a process with asyncio."""
     flags = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
     transport, _ = await asyncio.get_running_loop().subprocess_exec(
@@ -231,6 +248,11 @@ class _Protocol(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Data arrived."""
         self._listener.printed(fd, data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """A stream has ended."""
+        if fd:
+            self._listener.closed(fd)
 
     def process_exited(self) -> None:
         """It has exited."""
@@ -259,6 +281,9 @@ class _AsyncioChild:
     def signal(self, number: int) -> None:
         """Send it a signal."""
         self._transport.send_signal(number)
+
+    def drain(self, stream: int) -> None:
+        """asyncio reads when it is ready."""
 
     def close(self) -> None:
         """Release it."""

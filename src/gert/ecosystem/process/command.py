@@ -12,6 +12,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     name: the program as the tool calls it
     program: the file that is run
+    inherited: descriptors beside the first three that it gets under the same numbers
     """
 
     name: str
@@ -20,3 +21,4 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     environment: Encoded
     folder: str
     stdin: bytes | None = None
+    inherited: tuple[int, ...] = ()

@@ -1,6 +1,6 @@
 """The environment of a tool: gert's own, without other secrets (DECISIONS 12, ecosystem-v0 §12)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gert.kernel.events.runbook.parts import Failure
@@ -13,9 +13,12 @@ PARENT_RUN: Final = "GERT_PARENT_RUN_ID"
 """The run that calls a tool; the only variable of gert that a tool gets."""
 
 
-def environment_for(tool: Tool, environment: Mapping[str, str], withheld: frozenset[str]) -> dict[str, str]:
-    """Return the environment a tool inherits: without gert's variables, except the run id, and other tools' secrets."""
-    secrets = withheld.difference(secret.env for secret in tool.all_secrets) if withheld else withheld
+def environment_for(own: Iterable[str], environment: Mapping[str, str], withheld: frozenset[str]) -> dict[str, str]:
+    """Return the environment that a program inherits: without gert's variables, except the run id, and others' secrets.
+
+    own: the variables whose secrets are declared for this program
+    """
+    secrets = withheld.difference(own) if withheld else withheld
     return {
         name: value
         for name, value in environment.items()

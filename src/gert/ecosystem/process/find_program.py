@@ -2,10 +2,15 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
+from typing import Final
 
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.text import printable
+
+_OWN_PREFIX: Final = "gert-"
+"""Programs with this prefix are also looked for beside gert itself, which need not be on PATH."""
 
 
 class Programs:
@@ -23,6 +28,8 @@ class Programs:
         if known is not None and os.access(known, os.X_OK):
             return known
         found = shutil.which(name, path=path) if path else None
+        if found is None and name.startswith(_OWN_PREFIX):
+            found = shutil.which(name, path=os.path.dirname(sys.executable))
         if found is None:
             return Failure("not_found", f"{shown(name)} was not found on PATH")
         try:

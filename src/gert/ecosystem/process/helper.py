@@ -4,7 +4,10 @@ import asyncio
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
+
+from gert.ecosystem.process.own_process import reaped, started
 
 
 class Output(NamedTuple):
@@ -45,3 +48,39 @@ async def start_worker(command: Sequence[str], *, limit: int) -> asyncio.subproc
     """Start a worker process that reads tasks and writes results, lines of at most `limit` bytes, on its pipes."""
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=limit)
+
+
+def start_background(command: Sequence[str], environ: Mapping[str, str], task: bytes, limit: int) -> tuple[int, bytes]:
+    """Start a process that outlives this one, and return its id and the one line it reports, or b"" if it ended.
+
+    It has its own session, so that neither Ctrl-C nor a closed terminal reaches it, and holds no pipe of this process
+    once it has reported.
+    """
+    process = subprocess.Popen(  # noqa: S603  # as above
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environ,
+        start_new_session=True,
+    )
+    started(process.pid)
+    threading.Thread(target=_reap, args=(process,), name="gert-driver", daemon=True).start()
+    if process.stdin is None or process.stdout is None:
+        raise AssertionError("both pipes were asked for")
+    with process.stdout, suppress(BrokenPipeError):
+        with process.stdin:
+            process.stdin.write(task)
+        return process.pid, process.stdout.readline(limit)
+    return process.pid, b""
+
+
+def _reap(process: "subprocess.Popen[bytes]") -> None:
+    process.wait()
+    reaped(process.pid)
+
+
+def run_on_terminal(command: Sequence[str], environ: Mapping[str, str], stdin: bytes) -> int:
+    """Run a program that takes over the terminal, such as a pager, and return its exit code."""
+    done = subprocess.run(command, input=stdin, env=environ, check=False)  # noqa: S603  # as above
+    return done.returncode

@@ -57,6 +57,17 @@ def refuse_inspection() -> bool:
     return _prctl(_SET_DUMPABLE, 0)
 
 
+def keep_secrets_in_memory() -> bool:
+    """Let no secret of this process reach a file or another process: no inspection, no core dump, private files."""
+    if sys.platform == "win32":
+        return False
+    import resource  # only runners hold secrets for so long that a core dump matters
+
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return refuse_inspection()
+
+
 @cache
 def adopt_orphans() -> bool:
     """Become the parent of every descendant whose own parent has ended."""

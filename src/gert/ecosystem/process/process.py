@@ -11,15 +11,14 @@ import asyncio
 import contextlib
 import signal
 import sys
-from typing import Final
+from typing import Final, Protocol
 
-from gert.ecosystem.process.capture import Capture
 from gert.ecosystem.process.child import Child, start
 from gert.ecosystem.process.command import Command
 from gert.ecosystem.process.descendants import MARK, Descendants
 from gert.ecosystem.process.process_group import signal_group
 from gert.ecosystem.process.process_table import clock, is_available
-from gert.ecosystem.process.stdin import StdinPipe
+from gert.ecosystem.process.stdin import Stdin, StdinPipe
 
 if sys.platform == "win32":
     _POLITE, _KILL = signal.CTRL_BREAK_EVENT, signal.SIGTERM  # the second ends a process there at once
@@ -34,16 +33,29 @@ _REAP_WAIT: Final = 2.0
 """Even a killed process may stay if it hangs in the operating system's kernel."""
 
 
+class Sink(Protocol):
+    """Takes what a process prints on one stream."""
+
+    fed: int
+    """Bytes that came."""
+
+    def feed(self, data: bytes) -> None:
+        """Data arrived; an exception ends the process."""
+
+    def close(self) -> None:
+        """Nothing more will arrive; may be called more than once."""
+
+
 class Process:
     """A running process and its captured output."""
 
-    def __init__(self, stdout: Capture, stderr: Capture, quiet: float) -> None:
+    def __init__(self, stdout: Sink, stderr: Sink, quiet: float) -> None:
         self._captures = {1: stdout, 2: stderr}
         self._quiet = quiet
         self._loop = asyncio.get_running_loop()
         self._child: Child | None = None
         self._descendants: Descendants | None = None
-        self._stdin: StdinPipe | None = None
+        self._stdin: Stdin | None = None
         self._exited = asyncio.Event()
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._waits = 0
@@ -52,9 +64,9 @@ class Process:
         self._problem: Exception | None = None
         self._is_doomed = False
 
-    async def start(self, command: Command) -> None:
-        """Start it; OSError or ValueError if the system refuses."""
-        self._stdin = StdinPipe(command.stdin) if command.stdin is not None else None
+    async def start(self, command: Command, stdin: Stdin | None = None) -> None:
+        """Start it with an input, or with the one of its command; OSError or ValueError if the system refuses."""
+        self._stdin = StdinPipe(command.stdin) if command.stdin is not None else stdin
         began = clock()
         self._child = await start(command, self._stdin, self)
         self._descendants = Descendants(self._child.pid, command.environment[MARK.encode()], began)
@@ -90,6 +102,11 @@ class Process:
                 await self._exited.wait()
                 await self._gone(_REAP_WAIT, _KILL)
 
+    def drain(self, stream: int) -> None:
+        """Read what has arrived on a stream by now."""
+        if self._child is not None:
+            self._child.drain(stream)
+
     def kill(self) -> None:
         """Kill it and its descendants, immediately or as soon as it is started."""
         self._is_doomed = True
@@ -115,8 +132,14 @@ class Process:
         try:
             self._captures[stream].feed(data)
         except Exception as problem:
-            self._problem = problem
-            self.ended()
+            self._fail(problem)
+
+    def closed(self, stream: int) -> None:
+        """A stream has ended."""
+        try:
+            self._captures[stream].close()
+        except Exception as problem:
+            self._fail(problem)
 
     def exited(self) -> None:
         """Wait a moment for the output to end, unless it has."""
@@ -128,6 +151,10 @@ class Process:
         """It has exited and its output has ended."""
         if not self._done.done():  # it may have been stopped meanwhile
             self._done.set_result(None)
+
+    def _fail(self, problem: Exception) -> None:
+        self._problem = problem
+        self.ended()
 
     def _look(self) -> None:
         fed = sum(capture.fed for capture in self._captures.values())

@@ -1,4 +1,4 @@
-"""Start a process on POSIX in its own session, with only three descriptors."""
+"""Start a process on POSIX in its own session, with only the descriptors that it is meant to have."""
 
 import os
 import signal
@@ -20,7 +20,8 @@ def spawn(command: Command, stdin: int, stdout: int, stderr: int) -> int:
     descriptors passed to it must not be among 0, 1 and 2. A process started this way ignores the two signals that the C
     library reserves, as with shells and `make`; other programs cannot send them.
     """
-    if sys.platform == "linux" and are_private() and min(stdin, stdout, stderr) > 2 and _is_here(command.folder):
+    is_plain = not command.inherited and min(stdin, stdout, stderr) > 2 and _is_here(command.folder)
+    if sys.platform == "linux" and are_private() and is_plain:
         actions: Any = [(os.POSIX_SPAWN_DUP2, each, to) for to, each in enumerate((stdin, stdout, stderr))]
         return os.posix_spawn(
             command.program,
@@ -39,6 +40,7 @@ def spawn(command: Command, stdin: int, stdout: int, stderr: int) -> int:
         cwd=command.folder,
         env=command.environment,
         start_new_session=True,
+        pass_fds=command.inherited,
     )
     # The caller waits for the process; `Popen` must not.
     popen.returncode = 0

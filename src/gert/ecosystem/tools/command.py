@@ -51,7 +51,7 @@ class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
         """Return the environment a tool inherits, as text and encoded."""
         known = self.inherited.get(id(tool))
         if known is None:
-            texts = environment_for(tool, self.environment, self.withheld)
+            texts = environment_for((each.env for each in tool.all_secrets), self.environment, self.withheld)
             known = self.inherited[id(tool)] = texts, encoded(texts)
         return known
 
@@ -75,13 +75,33 @@ def command_for(
     key: the key of the call, which marks its processes
     """
     try:
-        # Only the secrets in the step's inputs: a tool file cannot use other secrets of the run.
-        named = all_refs(inputs) if context.secrets else ()
-        handed = {name: context.secrets[name] for name in named if name in context.secrets}
-        for name in action.env:
-            _require_variable(name)
-        line = command_line(action, None if is_preview else tool.meta.binary, _Renderer(inputs, handed).text)
+        line = line_for(tool, action, inputs, context.secrets, is_preview=is_preview)
         return _command(tool, line, context, context.marks(key))
+    except TemplateEvalError as problem:
+        return Failure("evaluation", problem.message)
+    except InputError as problem:
+        return Failure("invalid_input", problem.message)
+
+
+def line_for(
+    tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], secrets: Mapping[str, str], *, is_preview: bool = False
+) -> CommandLine:
+    """Render the command line of an action with its secrets; TemplateEvalError or InputError if that fails."""
+    # Only the secrets in the step's inputs: a tool file cannot use other secrets of the run.
+    named = all_refs(inputs) if secrets else ()
+    handed = {name: secrets[name] for name in named if name in secrets}
+    for name in action.env:
+        _require_variable(name)
+    return command_line(action, None if is_preview else tool.meta.binary, _Renderer(inputs, handed).text)
+
+
+def server_command(tool: Tool, context: CommandContext) -> Command | Failure:
+    """Render the command of a program that keeps running, `binary` with fixed `args`; the caller adds the marks."""
+    try:
+        fill = _Renderer({}, {}).text
+        arguments = tuple(fill(word, f"args[{at}]") for at, word in enumerate(tool.meta.args))
+        line = CommandLine(program=tool.meta.binary or "", arguments=arguments, env={})
+        return _command(tool, line, context, {})
     except TemplateEvalError as problem:
         return Failure("evaluation", problem.message)
     except InputError as problem:

@@ -11,7 +11,7 @@ from gert.ecosystem.tools.call import call, within
 from gert.ecosystem.tools.results import MAX_MESSAGE, failed, raised, returned
 from gert.ecosystem.tools.signatures import CONTEXT, Signature, description_of, schema_of, signature_of
 from gert.ecosystem.tools.tool_settings import MAX_BACKOFF_SECONDS, check_limits, check_name, check_versions
-from gert.errors import InputError
+from gert.errors import InputError, ToolSuspended
 from gert.kernel.agent.ports.model import ToolDefinition
 from gert.kernel.agent.ports.tool import (
     RegisteredTool,
@@ -62,6 +62,7 @@ class LocalToolRegistry:
         max_attempts: int = 1,
         backoff_seconds: float = 0.0,
         reconcile: ToolReconciler | None = None,
+        resumable: bool = False,
     ) -> None:
         """Register a function as a tool; InputError if it cannot be one.
 
@@ -71,10 +72,12 @@ class LocalToolRegistry:
             unexpected error, that is known only of tools without side effects
         backoff_seconds: the pause before the second attempt; it doubles before each further one
         reconcile: finds out, without changing anything, whether the call of an idempotency key happened
+        resumable: the tool is durable itself: a call that was interrupted, or that raises `ToolSuspended`, stays open,
+            and the same step calls the tool again under the same idempotency key
         """
         called = check_name(function, name)
         if called in self._tools:
-            raise InputError(f"a tool `{called}` is already registered")
+            raise InputError(f"a tool `{called}` already exists", hint="register it under another `name`")
         check_versions(called, tool_version, schema_version, risk_level)
         check_limits(called, timeout_seconds, max_attempts, backoff_seconds)
         if reconcile is not None and not callable(reconcile):
@@ -82,7 +85,7 @@ class LocalToolRegistry:
         signature = signature_of(function, called)
         if side_effect and not signature.takes_context:
             raise InputError(
-                f"the tool `{called}` has side effects and needs the parameter `{CONTEXT}: ToolExecutionContext`",
+                f"the tool `{called}` has side_effect=True and needs the parameter `{CONTEXT}: ToolExecutionContext`",
                 hint="pass its `idempotency_key` to the target, so that a repeated call takes effect once",
             )
         schema = schema_of(signature.model, called)
@@ -105,13 +108,14 @@ class LocalToolRegistry:
                 max_attempts=max_attempts,
                 backoff_seconds=backoff_seconds,
                 reconcile=reconcile,
+                resumable=resumable,
             ),
             signature,
         )
 
     @checked
     async def call(self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext) -> ToolExecutionResult:
-        """Call a tool and return how it ended; only cancellation is raised."""
+        """Call a tool and return how it ended; only cancellation and the suspension of a call are raised."""
         try:
             tool = self._find(tool_name)
             validated(tool.registered, arguments_json)
@@ -214,6 +218,8 @@ async def _attempt(made: _Tool, arguments_json: str, context: ToolExecutionConte
         # The call was not cancelled: something inside the tool was, and the tool did not handle it.
         return raised(error, side_effect=tool.side_effect)
     except Exception as error:
+        if tool.resumable and isinstance(error, ToolSuspended):
+            raise
         return raised(error, side_effect=tool.side_effect)
     key = context.idempotency_key if tool.accepts_artana_context else None
     return returned(value, side_effect=tool.side_effect, received_key=key)

@@ -9,13 +9,14 @@ import msgspec
 from gert.ecosystem.process.capture import Capture, size_text
 from gert.ecosystem.process.find_program import shown
 from gert.kernel.engine.extract import ParsedJson, ToolOutput, extract, parse_json
-from gert.kernel.engine.requests import ToolAnswer
+from gert.kernel.engine.requests import CallExtension, CallPreview, CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import without_marks
 from gert.kernel.foundation.text import printable
 from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.documents.tool import ActionBlock
+from gert.kernel.template import render_text
 
 _LAST_LINES: Final = 16 * 1024
 """Characters at the end of a stream that are searched for a reason."""
@@ -95,6 +96,15 @@ def redacted_failure(failure: Failure, redactor: Redactor) -> Failure:
     """A failure as it may be recorded: without secrets, on one line, not too long."""
     message = printable(without_marks(redactor.text(failure.message).value))
     return Failure(failure.kind, message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + "…")
+
+
+def redactor_for(redactor: Redactor, ask: CallTool | CallPreview | CallExtension) -> Redactor:
+    """A redactor for the secrets of the run and the secret inputs of the contract of this call."""
+    own = [name for name, parameter in ask.contract.inputs.items() if parameter.secret and name in ask.inputs]
+    if not own:
+        return redactor
+    values = [ask.inputs[name] for name in own]
+    return redactor.also(part for value in values for part in (render_text(value), *parts_of(value)))
 
 
 class _Document:

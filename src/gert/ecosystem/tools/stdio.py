@@ -19,12 +19,19 @@ from gert.ecosystem.process.find_program import shown
 from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.process.process import Process
 from gert.ecosystem.tools.command import CommandContext, command_for
-from gert.ecosystem.tools.outputs import ExitedProcess, answer_of, interrupted, reads_json, redacted_failure
-from gert.kernel.engine.requests import ApprovalRequest, CallPreview, CallTool, ToolAnswer
+from gert.ecosystem.tools.outputs import (
+    ExitedProcess,
+    answer_of,
+    interrupted,
+    reads_json,
+    redacted_failure,
+    redactor_for,
+)
+from gert.kernel.engine.requests import CallPreview, CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.foundation.redaction import Redactor, parts_of
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
-from gert.kernel.template import render_text
 
 OutputListener = Callable[[str, str, str], None]
 """Called with path, stream and text: whole lines, or parts of long ones, with control characters."""
@@ -99,13 +106,16 @@ class Stdio:
         for process in self._live:
             process.kill()
 
+    async def close(self) -> None:
+        """Nothing is kept between calls."""
+
     def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> ProgramLocation | None:
         """Return the program and folder that an action would use; None if it cannot be started."""
         command = command_for(tool, action, inputs, self._context, key="")
         return None if isinstance(command, Failure) else location_of(command)
 
     async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
-        redactor = self._redactor_for(ask)
+        redactor = redactor_for(self._redactor, ask)
         is_preview = isinstance(ask, CallPreview)
         command = command_for(tool, action, ask.inputs, self._context, ask.key, is_preview=is_preview)
         if isinstance(command, Failure):
@@ -143,14 +153,6 @@ class Stdio:
         finally:
             process.close()
             self._live.discard(process)
-
-    def _redactor_for(self, ask: CallTool | CallPreview) -> Redactor:
-        """Return a redactor for the secrets of the run and the secret inputs of this contract."""
-        own = [name for name, parameter in ask.contract.inputs.items() if parameter.secret and name in ask.inputs]
-        if not own:
-            return self._redactor
-        values = [ask.inputs[name] for name in own]
-        return self._redactor.also(part for value in values for part in (render_text(value), *parts_of(value)))
 
     def _shown(self, ask: CallTool | CallPreview, stream: str) -> Callable[[str], None] | None:
         """Return the function that shows the output of a stream, if it may be shown."""

@@ -16,6 +16,7 @@ from gert.ecosystem.ledger.postgres.faults import driver, is_doubtful, is_no_add
 from gert.ecosystem.ledger.postgres.notify import Listener, Notifier
 from gert.ecosystem.ledger.postgres.schema import check_ledger, check_name, make_ledger
 from gert.ecosystem.ledger.transactions import Change, Dialect, Transaction
+from gert.ecosystem.ledger.waiting import is_closed
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.record import Batch, Written
@@ -82,6 +83,7 @@ class PostgresLedger(SqlLedger):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._is_durable = True
+        self._is_over = False
         now = sql.POSTGRES_NOW if clock is None else "NULL"
         lock = f"{sql.LOCK.replace(' FROM runs', f', {now} FROM runs')} FOR UPDATE OF runs"
         now_query = f"SELECT {sql.POSTGRES_NOW}" if clock is None else None
@@ -130,6 +132,9 @@ class PostgresLedger(SqlLedger):
         try:
             await (check_ledger if self._read_only else make_ledger)(connection, self._schema)
             await self._be_durable(connection)
+            if self._is_over:
+                # Asked for before the pool was closed, which does not wait for it.
+                raise is_closed()
         except BaseException:
             connection.terminate()
             raise
@@ -183,9 +188,16 @@ class PostgresLedger(SqlLedger):
 
         return await self._retried(read, lambda error: is_transient(error) or is_undone(error))
 
-    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
+    async def _transact(
+        self, begin: Callable[[Batch | None], Transaction[T]], run_id: str, on_done: Callable[[T], object]
+    ) -> T:
+        async def change() -> T:
+            result = await self._in_turn(begin, run_id)
+            on_done(result)
+            return result
+
         # A task: a cancelled caller does not undo a change that was asked for.
-        task = asyncio.get_running_loop().create_task(self._in_turn(begin, run_id))
+        task = asyncio.get_running_loop().create_task(change())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
@@ -250,6 +262,7 @@ class PostgresLedger(SqlLedger):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._listener.close()
         await self._notifier.close(_LAST_NOTICES)
+        self._is_over = True
         pool, self._pool = self._pool, None
         if pool is not None:
             try:

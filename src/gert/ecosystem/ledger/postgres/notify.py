@@ -68,11 +68,11 @@ class Notifier:
 
     async def _send(self) -> None:
         runs, self._written = list(self._written), set()
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await self._connect()
-            # It changes nothing that could be lost.
-            await self._connection.execute("SET synchronous_commit = off")
         try:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await self._connect()
+                # It changes nothing that could be lost.
+                await self._connection.execute("SET synchronous_commit = off")
             await self._connection.fetch(_NOTIFY, self._channel, runs)
         except asyncio.CancelledError:
             self._written.update(runs)

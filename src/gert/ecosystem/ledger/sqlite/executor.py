@@ -43,10 +43,16 @@ _MOST_TOGETHER: Final = 256
 class _Task:
     """A transaction, and the future that waits for its result."""
 
-    __slots__ = ("begin", "error", "future", "loop", "result")
+    __slots__ = ("begin", "error", "future", "loop", "on_done", "result")
 
-    def __init__(self, begin: Callable[[], Transaction[Any]], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], Transaction[Any]],
+        on_done: Callable[[Any], object],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self.begin = begin
+        self.on_done = on_done
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
@@ -54,6 +60,8 @@ class _Task:
 
     def settle(self) -> None:
         """Hand the result to the caller, on its event loop."""
+        if self.error is None:
+            self.on_done(self.result)
         if self.future.done():
             return
         if self.error is None:
@@ -130,10 +138,10 @@ class Executor:
 
     # --- writing
 
-    async def transact(self, begin: Callable[[], Transaction[T]]) -> T:
+    async def transact(self, begin: Callable[[], Transaction[T]], on_done: Callable[[T], object]) -> T:
         """Run a transaction; it is committed when this returns, and even if the caller is cancelled."""
         loop = asyncio.get_running_loop()
-        task = _Task(begin, loop)
+        task = _Task(begin, on_done, loop)
         if not self._queued and self._took < QUICK_SECONDS and self._writing.acquire(blocking=False):
             try:
                 is_done = self._commit([task], patience=0.0)
@@ -142,6 +150,7 @@ class Executor:
             if is_done:
                 if task.error is not None:
                     raise task.error
+                on_done(task.result)
                 await asyncio.sleep(0)
                 result: T = task.result
                 return result

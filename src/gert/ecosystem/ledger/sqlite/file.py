@@ -49,17 +49,31 @@ def open_reader(path: str, *, alone: bool = False, patience: float = 0.0) -> sql
     until = time.monotonic() + patience
     if alone and _is_at_rest(path):
         try:
-            return retried(lambda: _opened_at_rest(path), until)
+            return _lenient(retried(lambda: _opened_at_rest(path), until))
         except sqlite3.OperationalError as error:
             if not _is_refused(error):
                 raise
     try:
-        return retried(lambda: _probed(f"{uri(path)}?mode=ro", path), until)
+        found = retried(lambda: _probed(f"{uri(path)}?mode=ro", path), until)
+        return _lenient(found) if alone else found
     except sqlite3.OperationalError as error:
         # There is no room for the files beside it, and no writer either.
         if not (_is_refused(error) and alone) or os.path.exists(path + "-wal"):
             raise
-        return _probed(f"{uri(path)}?mode=ro&immutable=1", path)
+        return _lenient(_probed(f"{uri(path)}?mode=ro&immutable=1", path))
+
+
+def _lenient(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """A connection that gives text which is not UTF-8 as bytes: one such value does not hide all other rows."""
+    connection.text_factory = _text
+    return connection
+
+
+def _text(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def retried(attempt: Callable[[], T], until: float) -> T:

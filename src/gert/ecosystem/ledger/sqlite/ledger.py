@@ -72,8 +72,10 @@ class SqliteLedger(SqlLedger):
             return await self._executor.read_far(statement, values)
         return self._executor.read(statement, values)
 
-    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
-        return await self._executor.transact(lambda: begin(None))
+    async def _transact(
+        self, begin: Callable[[Batch | None], Transaction[T]], run_id: str, on_done: Callable[[T], object]
+    ) -> T:
+        return await self._executor.transact(lambda: begin(None), on_done)
 
     async def _look(self, run_ids: Sequence[str]) -> Hashable:
         return self._executor.version()

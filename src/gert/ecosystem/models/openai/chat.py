@@ -89,7 +89,11 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
     if not isinstance(message, dict):
         raise malformed("the model's server answered without a message")
     text, refusal = content_of(message.get("content")), text_of(message.get("refusal"))
-    calls = tuple(_call(call) for call in objects(message.get("tool_calls")))
+    # The older form has one call, without an id.
+    asked = objects(message.get("tool_calls")) or [
+        {"function": each} for each in objects([message.get("function_call")])
+    ]
+    calls = tuple(_call(call) for call in asked)
     items = (*([message_item(text)] if text else []), *map(call_item, calls))
     return Answer(
         text=text,

@@ -6,6 +6,7 @@ from gert.ecosystem.models.answers import (
     Answer,
     canonical_arguments,
     event_object,
+    message_item,
     objects,
     required_name,
     text_of,
@@ -97,9 +98,9 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
         raise of_event(body, redactor)
     if status not in (None, "", "completed", "incomplete"):
         raise malformed("the model's server answered before the answer was complete")
-    if not isinstance(body.get("output"), list):
+    if not isinstance(body.get("output"), list) and not text_of(body.get("output_text")):
         raise malformed("the model's server answered without an output")
-    items = objects(body["output"])
+    items = _items_of(body)
     parts = [part for item in items if _is_answer(item) for part in objects(item.get("content"))]
     refusal = "".join(text_of(part.get("refusal")) for part in parts if part.get("type") == "refusal")
     stopped = _stopped(body) if status == "incomplete" else None
@@ -113,6 +114,13 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
         stopped="refusal" if refusal else stopped,
         refusal=refusal,
     )
+
+
+def _items_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of an answer; some libraries give its text beside them, or in their place."""
+    items, text = objects(body.get("output")), text_of(body.get("output_text"))
+    is_told = any(item.get("type") in ("message", "function_call") for item in items)
+    return items if is_told or not text else [*items, message_item(text)]
 
 
 def tokens_in(usage: object) -> Tokens | None:
