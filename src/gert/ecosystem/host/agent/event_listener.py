@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Batch, Expect, Held, Overtaken, Write, Written
+from gert.kernel.ledger.record import Appended, Batch, Expect, Write, Written
 
 OnEvent = Callable[[KernelEvent], Awaitable[None]]
 
@@ -123,7 +123,7 @@ class ObservedLedger:
 
     async def append(
         self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), adopt: bool = False
-    ) -> Written | Overtaken | Held:
+    ) -> Appended:
         """Append, then report; also if the caller is cancelled, since the append is committed in any case."""
         run = self._runs.setdefault(run_id, OrderedBatches())
         run.pending += 1
@@ -131,9 +131,7 @@ class ObservedLedger:
         appending.add_done_callback(partial(self._appended, run_id, run))
         return await asyncio.shield(appending)
 
-    def _appended(
-        self, run_id: str, run: OrderedBatches, appending: "asyncio.Future[Written | Overtaken | Held]"
-    ) -> None:
+    def _appended(self, run_id: str, run: OrderedBatches, appending: "asyncio.Future[Appended]") -> None:
         run.pending -= 1
         if not appending.cancelled() and appending.exception() is None:
             answer = appending.result()

@@ -1,22 +1,44 @@
 """The documented kernel: `AgentKernel` on asyncio, with a tool registry by default."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
+from gert.ecosystem.host.agent.approvals import AgentApprovals
+from gert.ecosystem.models.prices import Price
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.kernel.agent.api.kernel import AgentKernel
 from gert.kernel.agent.middleware.base import KernelMiddleware
 from gert.kernel.agent.middleware.capabilities import CapabilityGuardMiddleware
 from gert.kernel.agent.middleware.pii import PIIScrubberMiddleware
 from gert.kernel.agent.middleware.quota import QuotaMiddleware
-from gert.kernel.agent.ports.model import ModelPort
+from gert.kernel.agent.middleware.stack import require_middleware
+from gert.kernel.agent.ports.approvals import ApprovalPort
+from gert.kernel.agent.ports.model import MaxCost, ModelPort
 from gert.kernel.agent.ports.store import EventStore
 from gert.kernel.agent.ports.tool import ToolPort
+from gert.kernel.agent.safety.middleware import SafetyPolicyMiddleware
 from gert.kernel.agent.types.api import KernelPolicy
 from gert.kernel.foundation.arguments import checks_arguments
 
 T = TypeVar("T")
+
+
+class Pack(Protocol):
+    """Tools that bring the rules they are under: `ToolPack`, `RunbookTool`."""
+
+    @property
+    def middleware(self) -> KernelMiddleware | None:
+        """What decides about calls, if the tools do not decide themselves."""
+        ...
+
+    def register(self, port: ToolPort, lock: asyncio.Lock) -> None:
+        """Register the tools; those that a rule serializes take turns with `lock`."""
+        ...
+
+    async def close(self) -> None:
+        """Release what is kept between calls."""
+        ...
 
 
 class AsyncioLoop:
@@ -32,6 +54,10 @@ class AsyncioLoop:
             raise
         return task
 
+    async def all(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+        """Run coroutines concurrently until all have ended; if this is cancelled, so are they."""
+        return await asyncio.gather(*works, return_exceptions=True)
+
     async def until(self, subscribe: Callable[[Callable[[], None]], None]) -> None:
         """Wait until the callback passed to `subscribe` is called."""
         called = asyncio.get_running_loop().create_future()
@@ -39,9 +65,31 @@ class AsyncioLoop:
         await called
 
 
+def _with_ledger(store: EventStore) -> EventStore:
+    from gert.ecosystem.host.agent.custom_store import with_ledger  # most programs use a store of gert
+
+    return cast("EventStore", with_ledger(store))
+
+
+def _cost_by(prices: Mapping[str, Price] | None) -> MaxCost:
+    """Return the prices for a model port that has none of its own; the shipped table is read when it is needed."""
+
+    def max_cost(model: str, prompt_tokens: int) -> float | None:
+        from gert.ecosystem.models.price_table import max_cost_usd, with_overrides
+
+        return max_cost_usd(with_overrides(prices), model, prompt_tokens)
+
+    return max_cost
+
+
 @checks_arguments
 class ArtanaKernel(AgentKernel):
-    """Durable agent runs, with Python functions as tools unless `tool_port` is passed."""
+    """Durable agent runs, with Python functions as tools unless `tool_port` is passed.
+
+    approvals: how people are asked (default: tickets in the ledger, with the keys of the environment)
+    prices: prices of models, for budgets, where the model port does not know them
+    packs: tool packs and runbooks that are tools of the kernel, each with the rules it is under
+    """
 
     def __init__(
         self,
@@ -51,15 +99,36 @@ class ArtanaKernel(AgentKernel):
         tool_port: ToolPort | None = None,
         middleware: Sequence[KernelMiddleware] | None = None,
         policy: KernelPolicy | None = None,
+        approvals: ApprovalPort | None = None,
+        prices: Mapping[str, Price] | None = None,
+        packs: Sequence[Pack] = (),
     ) -> None:
+        tool_port = tool_port if tool_port is not None else LocalToolRegistry()
+        # The rules of packs are about their tools alone: a policy mode needs its own middleware beside them.
+        require_middleware(policy or KernelPolicy(), middleware or ())
+        rules = (each.middleware for each in packs)
+        self._packs = tuple(packs)
         super().__init__(
-            store=store,
+            store=store if hasattr(store, "ledger") else _with_ledger(store),
             model_port=model_port,
-            tool_port=tool_port if tool_port is not None else LocalToolRegistry(),
+            tool_port=tool_port,
             loop=AsyncioLoop(),
-            middleware=middleware,
+            middleware=(*(middleware or ()), *(each for each in rules if each is not None)),
             policy=policy,
+            approvals=approvals if approvals is not None else AgentApprovals(),
+            prices=_cost_by(prices),
         )
+        turns = asyncio.Lock()
+        for pack in packs:
+            pack.register(tool_port, turns)
+
+    async def close(self) -> None:
+        """Refuse new calls, wait for open ones, stop the servers of packs, and close the store."""
+        try:
+            await super().close()
+        finally:
+            for pack in self._packs:
+                await pack.close()
 
     @staticmethod
     def default_middleware_stack(
@@ -67,7 +136,7 @@ class ArtanaKernel(AgentKernel):
         pii: bool = True,
         quota: bool = True,
         capabilities: bool = True,
-        safety: KernelMiddleware | None = None,
+        safety: SafetyPolicyMiddleware | None = None,
     ) -> tuple[KernelMiddleware, ...]:
         """Return new middleware for an enforced kernel; `safety` is added for `enforced_v2`."""
         stack: list[KernelMiddleware] = []

@@ -1,15 +1,18 @@
 """The documented stores: each is a ledger behind the same methods."""
 
+import logging
 import os
 from collections.abc import AsyncIterator
 from datetime import datetime
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 import msgspec
 
 from gert.ecosystem.host.agent.event_listener import EventListener, ObservedLedger, OnEvent
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.errors import InputError, RunError, RunExists, RunNotFound
 from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
@@ -29,10 +32,12 @@ from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.projection import event_id, idempotency_key
+from gert.kernel.ledger.projection import event_id, idempotency_key, seq_of
 from gert.kernel.ledger.record import Batch, Head, RunFilter, Written
 from gert.kernel.ledger.seal import adoption
+from gert.kernel.ledger.witness import Witness
 
+_LOG: Final = logging.getLogger("gert.agent")
 PAGE = 1000
 ADOPTED = "run_adopted"
 """The type of the summary that says why a run which was not sealed is continued."""
@@ -42,7 +47,14 @@ ADOPTED = "run_adopted"
 class LedgerStore:
     """A store over a ledger."""
 
-    def __init__(self, ledger: Ledger, on_event: OnEvent | None = None, keys: Keys | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        on_event: OnEvent | None = None,
+        keys: Keys | None = None,
+        witness: Witness | None = None,
+    ) -> None:
+        ledger.witness = witness
         listened = ledger if on_event is None else ObservedLedger(ledger, EventListener(on_event))
         self.ledger = cast("Ledger", listened)
         self._keys = keys if keys is not None else Keys()
@@ -56,15 +68,18 @@ class LedgerStore:
         payload: EventPayload,
         parent_step_key: str | None = None,
     ) -> KernelEvent:
-        """Append one event; durable when this returns. A `tool_requested` gets the idempotency key of its number."""
+        """Append one event; durable when this returns. A `tool_requested` gets the idempotency key of its number.
+
+        An end without `request_seq` ends the newest open request of the same model, tool or step.
+        """
         if payload.kind != event_type.value:
             raise InputError(f"expected the payload of `{event_type.value}`, found `{payload.kind}`")
-        said = to_entry_payload(payload)
+        said = to_entry_payload(await with_request_seq(self.ledger, run_id, payload))
 
         def write(head: Head, moment: str) -> Batch:
             if bool(head.count) == (event_type is EventType.RUN_STARTED):
                 if head.count:
-                    raise RunExists(f"run `{run_id}` has already started")
+                    raise RunExists(f"run `{run_id}` already exists")
                 raise RunNotFound(f"run `{run_id}` has not started")
             return compose(head, moment, tenant_id, (Entry(_keyed(said, run_id, head.count + 1), parent_step_key),))
 
@@ -204,6 +219,9 @@ class LedgerStore:
     async def close(self) -> None:
         """Close the ledger after pending appends."""
         await self.ledger.close()
+        witness = self.ledger.witness
+        if witness is not None and witness.problem is not None:
+            _LOG.warning("%s", witness.problem)
 
     async def __aenter__(self) -> Self:
         return self
@@ -245,6 +263,7 @@ class SQLiteStore(LedgerStore):
         from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 
         key = _key(ledger)
+        witness = _witness(ledger, fspath(database_path), key)
         super().__init__(
             SqliteLedger(
                 fspath(database_path),
@@ -254,6 +273,7 @@ class SQLiteStore(LedgerStore):
             ),
             on_event,
             _keys(key),
+            witness,
         )
 
 
@@ -276,6 +296,7 @@ class PostgresStore(LedgerStore):
         from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 
         key = _key(ledger)
+        witness = _witness(ledger, Dsn(dsn), key)
         super().__init__(
             PostgresLedger(
                 dsn,
@@ -289,7 +310,31 @@ class PostgresStore(LedgerStore):
             ),
             on_event,
             _keys(key),
+            witness,
         )
+
+
+async def with_request_seq(ledger: Ledger, run_id: str, payload: EventPayload) -> EventPayload:
+    """Complete an end with the number of the request it ends; 0 if no such request is open."""
+    kind, name_field = _ENDS.get(payload.kind, ("", ""))
+    if not kind or getattr(payload, "request_seq", None) is not None:
+        return payload
+    named = getattr(payload, "request_id", None)
+    if isinstance(named, str) and named.startswith(f"{run_id}#"):
+        return payload.model_copy(update={"request_seq": seq_of(named)})
+    name = getattr(payload, name_field)
+    found = [call.seq for call in await ledger.open_calls(run_id) if (call.kind, call.name) == (kind, name)]
+    return payload.model_copy(update={"request_seq": max(found, default=0)})
+
+
+_ENDS = {
+    "model_completed": ("model", "model"),
+    "model_failed": ("model", "model"),
+    "tool_completed": ("tool", "tool_name"),
+    "workflow_step_completed": ("workflow", "step_name"),
+    "workflow_step_failed": ("workflow", "step_name"),
+}
+"""The events that end a request: the kind of request, and the field that names it."""
 
 
 def _patience(busy_timeout_ms: int, attempts: int, backoff_seconds: float) -> float:
@@ -303,6 +348,22 @@ def _key(settings: dict[str, Any]) -> Key | None:
     if "key" in settings:
         return cast("Key | None", settings.pop("key"))
     return signing_key(os.environ)
+
+
+def _witness(settings: dict[str, Any], database: Database, key: Key | None) -> Witness | None:
+    """Return the witness of sealed heads: the one passed, or the one that the settings of the working folder name."""
+    where = cast("str | PathLike[str] | None", settings.pop("witness", None))
+    if key is None and where is None:
+        return None
+    from gert.ecosystem.host.config.settings import settings_for, witness_place
+    from gert.ecosystem.host.config.witness import witness_for
+    from gert.ecosystem.host.config.workspace import Workspace
+
+    working = os.getcwd()
+    found = settings_for(Workspace(working), working)
+    if where is not None:
+        found = msgspec.structs.replace(found, witness=witness_place(working, fspath(where)))
+    return witness_for(found, os.environ, database, key)
 
 
 def _keys(key: Key | None) -> Keys:

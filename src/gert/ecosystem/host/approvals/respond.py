@@ -13,10 +13,10 @@ from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_ticket
 from gert.ecosystem.host.config.approval_keys import SIGNING_KEY, is_checked, key_to_sign_with
 from gert.ecosystem.ledger.ids import utc_now
 from gert.errors import IntegrityError, UsageError
-from gert.kernel.engine.approval_rules import hash_of
-from gert.kernel.engine.requests import Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.signature import Key
+from gert.kernel.governance.approval import Response
+from gert.kernel.governance.approval_rules import hash_of
 
 __all__ = ["Answered", "Given", "Received", "TicketView", "Verdict", "respond", "summary"]
 

@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gert.ecosystem.approvals.tickets import Received, TicketView
-from gert.kernel.engine.requests import ApprovalRequest
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.governance.approval import ApprovalRequest
 
 
 def request_document(request: ApprovalRequest) -> dict[str, Any]:
@@ -17,12 +17,14 @@ def request_document(request: ApprovalRequest) -> dict[str, Any]:
             "step_id": request.step_id,
             "path": request.place,
             "runbook_name": request.runbook,
+            "run_kind": request.run_kind,
             "step_type": request.step_type,
             "title": request.title,
             "description": request.description or request.title,
             "target": request.target,
             "command": request.command,
             "program": request.program,
+            **({"plan": request.plan} if request.plan is not None else {}),
             "folder": request.folder,
             "risk_level": request.risk_level,
             "rule": request.rule,
@@ -46,8 +48,11 @@ def request_document(request: ApprovalRequest) -> dict[str, Any]:
     return document
 
 
-def ticket_document(view: TicketView, now: datetime) -> dict[str, Any]:
-    """A ticket with its responses: those the run took, and those it has received and not taken."""
+def ticket_document(view: TicketView, now: datetime, resume: str | None = None) -> dict[str, Any]:
+    """A ticket with its responses: those the run took, and those it has received and not taken.
+
+    resume: the command that resumes its run, where the ticket is answered and no process drives the run
+    """
     taken = [each for each in view.responses if each.is_taken]
     return {
         "ticket_id": view.id,
@@ -60,6 +65,8 @@ def ticket_document(view: TicketView, now: datetime) -> dict[str, Any]:
         "refused": [_response(view, each) for each in taken if not each.counts],
         "received": [_response(view, each) for each in view.responses if not each.is_taken],
         "notes": list(view.notes),
+        "answered": view.is_answered,
+        "resume": resume,
     }
 
 

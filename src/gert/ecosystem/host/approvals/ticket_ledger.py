@@ -13,6 +13,7 @@ from gert.ecosystem.host.config.ledger_location import (
     Database,
     database_for,
     ledger_arguments,
+    ledger_name,
     ledger_of,
     make_ledger_folder,
     mask_password,
@@ -29,11 +30,13 @@ class TicketPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where to look for tickets.
 
     state_dir, db, dsn: as options name them; without any, the state directory of the working folder
+    drop_box: the drop box of another user, in place of a ledger
     """
 
     state_dir: str | None = None
     db: str | None = None
     dsn: str | None = None
+    drop_box: str | None = None
 
     @property
     def is_named(self) -> bool:
@@ -52,6 +55,10 @@ class TicketPlace(msgspec.Struct, frozen=True, kw_only=True):
     def state(self, environ: Mapping[str, str]) -> str:
         """The state directory."""
         return state_dir(self.state_dir, project_root(os.getcwd()), environ)
+
+    def name(self, environ: Mapping[str, str]) -> str:
+        """The name of the ledger that is meant."""
+        return ledger_name(self.database(environ))
 
     def words(self, environ: Mapping[str, str]) -> str:
         """The options that name this place on a command line; never a password."""

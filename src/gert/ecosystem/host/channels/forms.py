@@ -13,8 +13,8 @@ from gert.ecosystem.host.channels.page import Form, Notice, message, page
 from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.channels.web import Reply, Request, fields_of
 from gert.errors import GertError, UsageError
-from gert.kernel.engine.requests import Response
 from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.governance.approval import Response
 
 COOKIE: Final = "gert_browser"
 FORM: Final = "application/x-www-form-urlencoded"

@@ -15,11 +15,11 @@ from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.channels.web import Reply, Request, as_json, fields_of, said
 from gert.ecosystem.host.run.notifications import HEADERS
 from gert.errors import GertError, IntegrityError, UsageError
-from gert.kernel.engine.requests import Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.signature import HMAC_SHA256, Keys, Signature, parse_key, verify
+from gert.kernel.governance.approval import Response
 
 WINDOW: Final = 300
 """Seconds a request of Slack's is good for."""

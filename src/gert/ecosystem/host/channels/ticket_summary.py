@@ -11,11 +11,11 @@ import msgspec
 from gert.ecosystem.approvals.request_text import command_rows, hidden_note
 from gert.ecosystem.approvals.responses import UNSEEN
 from gert.ecosystem.approvals.tickets import TicketView
-from gert.kernel.engine.requests import ApprovalRequest
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import REPLACEMENT, printable
+from gert.kernel.governance.approval import ApprovalRequest
 
 NOT_SHOWN: Final = ("inputs", "outputs")
 
@@ -38,7 +38,7 @@ def facts(view: TicketView) -> Iterator[tuple[str, str]]:
     yield "Step", plain(request.place)
     if request.description:
         yield "Description", plain(request.description)
-    yield "Runbook", plain(request.runbook)
+    yield request.run_kind.capitalize(), plain(request.origin)
     yield "Run", plain(request.run_id)
     yield "Calls", plain(request.target)
     for name, value in command_rows(request):

@@ -44,22 +44,6 @@ def _suggestion(path: str) -> str | None:
     return f"did you mean `{os.path.join(folder, meant)}`?" if meant is not None else None
 
 
-def read_bounded(path: str, most: int) -> bytes:
-    """Read a regular file up to a size limit."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise DocumentError(f"`{path}` is not a regular file")
-        with open(path, "rb") as file:
-            data = file.read(most + 1)
-    except FileNotFoundError:
-        raise DocumentError(f"there is no file `{path}`") from None
-    except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
-    if len(data) > most:
-        raise DocumentError(f"`{path}` is larger than {most // (1024 * 1024)} MiB")
-    return data
-
-
 def read_map(path: str, what: str) -> Map:
     """Read a YAML or JSON file that holds a map of `what`."""
     reading = read(read_document(path))

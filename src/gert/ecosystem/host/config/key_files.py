@@ -14,7 +14,7 @@ from gert.kernel.foundation.signature import parse_key
 
 MAX_KEY_BYTES: Final = 16 * 1024
 _VARIABLE: Final = re.compile(
-    r"(GERT_TRACE_SIGNING_KEY|GERT_APPROVAL_(?:SIGNING|VERIFY)_KEY|GERT_(?:TRACE|APPROVAL)_KEY_.+)_FILE"
+    r"(GERT_TRACE_SIGNING_KEY|GERT_(?:APPROVAL|PLAN)_(?:SIGNING|VERIFY)_KEY|GERT_(?:TRACE|APPROVAL|PLAN)_KEY_.+)_FILE"
 )
 _SECRET_BITS: Final = 0o077
 _WRITE_BITS: Final = 0o022

@@ -1,24 +1,30 @@
-"""The keys in an environment, for traces and approvals, with the error of each invalid one."""
+"""The keys in an environment, for traces, approvals and plans, with the error of each invalid one."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
 
-from gert.ecosystem.host.config import approval_keys, trace_keys
+from gert.ecosystem.host.config import approval_keys, plan_keys, trace_keys
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.errors import IntegrityError
 from gert.kernel.foundation.signature import Key, parse_key
 
-Use = Literal["traces", "approvals"]
+Use = Literal["traces", "approvals", "plans"]
 
 # The variables that hold one key each, and the prefixes of those that hold one per id.
 _SINGLE: Final[Mapping[str, Use]] = {
     trace_keys.SIGNING_KEY: "traces",
     approval_keys.VERIFY_KEY: "approvals",
     approval_keys.SIGNING_KEY: "approvals",
+    plan_keys.SIGNING_KEY: "plans",
+    plan_keys.VERIFY_KEY: "plans",
 }
-_NAMED: Final[Mapping[str, Use]] = {trace_keys.NAMED_KEY: "traces", approval_keys.NAMED_KEY: "approvals"}
+_NAMED: Final[Mapping[str, Use]] = {
+    trace_keys.NAMED_KEY: "traces",
+    approval_keys.NAMED_KEY: "approvals",
+    plan_keys.NAMED_KEY: "plans",
+}
 
 
 class ListedKey(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.program import Program, policy_file, policy_of
 
-__all__ = ["Floor", "PolicySource", "floor_for", "policies_for", "read_policies", "require_sound"]
+__all__ = ["Floor", "PolicySource", "floor_for", "read_policies", "require_sound"]
 
 
 class Floor(msgspec.Struct, frozen=True):
@@ -35,11 +35,6 @@ class PolicySource(msgspec.Struct, frozen=True):
     policy: Policy
 
 
-def policies_for(workspace: Workspace, file: str, program: Program, named: Iterable[str] = ()) -> list[Policy]:
-    """The runbook's own policy, those of its project, and those in `named`; the strictest verdict applies."""
-    return floor_for(workspace, file, program, named).policies
-
-
 def floor_for(
     workspace: Workspace,
     file: str,
@@ -52,7 +47,7 @@ def floor_for(
         settings = settings_for(
             workspace, os.path.dirname(os.path.abspath(file)), files=workspace.files_of(file, program)
         )
-    sources = read_policies(workspace, (*settings.policies, *_demanded(settings), *named))
+    sources = floor_sources(workspace, settings, named)
     digests: dict[str, str] = {}
     for source in sources:
         # Two files may have the same name; both apply.
@@ -62,6 +57,11 @@ def floor_for(
     policies = [source.policy for source in sources]
     documents = {source.checked.file: source.checked.document for source in sources}
     return Floor([policy_of(program.runbook.meta.governance), *policies], digests, documents)
+
+
+def floor_sources(workspace: Workspace, settings: Settings, named: Iterable[str] = ()) -> list[PolicySource]:
+    """The policies of settings and of GERT_POLICY, and those in `named`."""
+    return read_policies(workspace, (*settings.policies, *_demanded(settings), *named))
 
 
 def read_policies(workspace: Workspace, paths: Iterable[str]) -> list[PolicySource]:

@@ -7,13 +7,15 @@ Policies are never replaced: a floor can only grow. The policies of `GERT_POLICY
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from copy import copy, deepcopy
+from typing import Final
 
 import msgspec
 from msgspec import field
 
 from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.config.platform import facts_for
+from gert.ecosystem.host.config.providers import Provider, providers_in
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.process.own_process import protect_secrets
 from gert.errors import DocumentError, UsageError
@@ -23,6 +25,7 @@ from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config
 from gert.kernel.runbook.documents.runbook import RunbookMeta
+from gert.kernel.runbook.documents.runner import RunnerBlock, VaultBlock
 from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
 from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.validate import validate
@@ -38,8 +41,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     witness: the file or URL that sealed heads are appended to
     policies: files and folders of the floor
     webhook_hosts: hosts that a runbook's own webhooks may use
+    mcp_http_hosts: hosts that MCP servers may be reached at by plain http; every enclosing project must list them
     outer_hosts: the same for every enclosing project, by its file; each of them must allow a host
     group_files: the file that defines each group
+    runners: registered runners by id; paths in them are absolute
+    secrets_policies: files of the project, and of each enclosing project that has some; each of them must allow a use
     demanded: the entries of GERT_POLICY, as written
     files: the files that were read, weakest first
     """
@@ -51,11 +57,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...] = ()
     demanded: tuple[str, ...] = ()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    providers: Mapping[str, Any] = field(default_factory=dict)
+    providers: Mapping[str, Provider] = field(default_factory=dict)
     approvals: ApprovalsBlock | None = None
     webhook_hosts: tuple[str, ...] = ()
+    mcp_http_hosts: tuple[str, ...] = ()
     outer_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     group_files: Mapping[str, str] = field(default_factory=dict)
+    runners: Mapping[str, RunnerBlock] = field(default_factory=dict)
+    secrets_policies: tuple[tuple[str, ...], ...] = ((),)
     files: tuple[str, ...] = ()
 
 
@@ -96,10 +105,12 @@ def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> lis
 
 
 def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
-    """The variables that hold addresses and keys of channels and notices.
+    """The variables that hold addresses and keys of channels and notices, and credentials of providers.
 
     Tools never receive them: a tool with the signing secret of a channel could approve its own calls.
     """
+    for provider in settings.providers.values():
+        yield from provider.block.variables
     texts = [text for text in _addresses(settings, meta.on_outcome) if text is not None and "${" in text]
     if texts:
         from gert.ecosystem.notify.addresses import secret_references  # most runs have no notices
@@ -111,6 +122,8 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
 def _addresses(settings: Settings, own: OnOutcome | None = None) -> Iterator[str | None]:
     for notice in (*notices_of(own).values(), *settings.on_outcome.values()):
         yield from (notice.webhook, notice.pagerduty_routing_key)
+    if settings.witness is not None and "://" in settings.witness:
+        yield settings.witness
     said = settings.approvals
     if said is None:
         return
@@ -186,7 +199,10 @@ def _under(inner: Settings, outer: Settings, hosts: Mapping[str, tuple[str, ...]
         policies=tuple(dict.fromkeys((*outer.policies, *inner.policies))),
         groups={**outer.groups, **inner.groups},
         group_files={**outer.group_files, **inner.group_files},
+        runners={**outer.runners, **inner.runners},
+        secrets_policies=(*inner.secrets_policies, *(each for each in outer.secrets_policies if each)),
         outer_hosts={**inner.outer_hosts, **hosts},
+        mcp_http_hosts=tuple(host for host in inner.mcp_http_hosts if host in outer.mcp_http_hosts),
     )
 
 
@@ -218,17 +234,25 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
     policies = (os.path.realpath(os.path.join(folder, path)) for path in stronger.policies)
     return Settings(
         traces_dir=_path(folder, said) if said else weaker.traces_dir,
-        witness=weaker.witness if witness is None else witness if "://" in witness else _path(folder, witness),
+        witness=weaker.witness if witness is None else witness_place(folder, witness),
         witness_required=weaker.witness_required or (stronger.ledger is not None and stronger.ledger.witness_required),
         on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
-        providers={**weaker.providers, **stronger.providers},
+        providers={**weaker.providers, **providers_in(file, stronger)},
         approvals=_merged(weaker.approvals, _placed(stronger.approvals, folder)),
         webhook_hosts=(*weaker.webhook_hosts, *stronger.webhook_hosts),
+        mcp_http_hosts=(*weaker.mcp_http_hosts, *stronger.mcp_http_hosts),
         group_files={**weaker.group_files, **dict.fromkeys(stronger.groups, file)},
+        runners={**weaker.runners, **{name: _located(each, folder) for name, each in stronger.runners.items()}},
+        secrets_policies=((*weaker.secrets_policies[0], *(_path(folder, each) for each in stronger.secrets_policies)),),
         files=(*weaker.files, file),
     )
+
+
+def witness_place(folder: str, witness: str) -> str:
+    """A witness as it is recorded: a URL as it is written, or the absolute path of a file."""
+    return witness if "://" in witness else _path(folder, witness)
 
 
 def _merged(weaker: ApprovalsBlock | None, stronger: ApprovalsBlock | None) -> ApprovalsBlock | None:
@@ -245,6 +269,20 @@ def _placed(said: ApprovalsBlock | None, folder: str) -> ApprovalsBlock | None:
         return said
     fields = {name: getattr(said, name) for name in ApprovalsBlock.fields}
     return ApprovalsBlock(**{**fields, "drop_box": _path(folder, said.drop_box)})
+
+
+def _located(runner: RunnerBlock, folder: str) -> RunnerBlock:
+    """The same runner with absolute paths."""
+    located = copy(runner)
+    if runner.ca_file is not None:
+        located.ca_file = _path(folder, runner.ca_file)
+    vault = runner.secrets.kv.vault if runner.secrets is not None and runner.secrets.kv is not None else None
+    if vault is not None:
+        located = deepcopy(located)
+        placed: VaultBlock = located.secrets.kv.vault  # type: ignore[union-attr, assignment]  # as above
+        placed.token_file = _path(folder, vault.token_file)
+        placed.ca_file = _path(folder, vault.ca_file) if vault.ca_file is not None else None
+    return located
 
 
 def _path(folder: str, path: str) -> str:

@@ -3,17 +3,22 @@
 Validation warns about others; a run that needs them is refused before its first step.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from gert.errors import DocumentError
-from gert.kernel.engine.requests import CallPreview, CallTool, ToolAnswer
-from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.engine.requests import CallExtension, CallPreview, CallTool, ToolAnswer
+from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.domain.installation import unsupported
 from gert.kernel.runbook.validate.facts import Supported
 
 if TYPE_CHECKING:
+    from gert.ecosystem.tools.server_calls import ServerCalls
     from gert.ecosystem.tools.stdio import ProgramLocation
 
 
@@ -22,6 +27,13 @@ class CallsTools(Protocol):
 
     async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
         """Call an action, or run its preview."""
+
+
+class CallsExtensions(Protocol):
+    """Calls extensions."""
+
+    async def call(self, ask: CallExtension) -> ToolAnswer:
+        """Execute a step in its extension."""
 
 
 class Transport(CallsTools, Protocol):
@@ -33,23 +45,86 @@ class Transport(CallsTools, Protocol):
     def kill_all(self) -> None:
         """Kill all running calls."""
 
+    async def close(self) -> None:
+        """Release what is kept between calls."""
 
-def _stdio(**given: Any) -> Transport:
+
+def _stdio(*, calls: "ServerCalls", http_hosts: Collection[str], **given: Any) -> Transport:
     from gert.ecosystem.tools.stdio import Stdio  # slow to import, and validation needs only the names
 
     return Stdio(**given)
 
 
-TRANSPORTS: Final[Mapping[str, Callable[..., Transport]]] = {"stdio": _stdio}
+def _jsonrpc(
+    *, calls: "ServerCalls", environment: Any, withheld: Any, working: str, platform: str, **_: Any
+) -> Transport:
+    from gert.ecosystem.tools.jsonrpc import JsonRpc
 
-SUPPORTED: Final = Supported(transports=frozenset(TRANSPORTS), extensions=frozenset(), providers=frozenset())
+    return JsonRpc(calls, environment=environment, withheld=withheld, working=working, platform=platform)
 
 
-def require_supported(program: Program) -> None:
-    """Refuse a program with a step that this installation cannot run."""
-    needs = list(unsupported(program, SUPPORTED))
+def _mcp(
+    *,
+    calls: "ServerCalls",
+    environment: Mapping[str, str],
+    withheld: Any,
+    working: str,
+    platform: str,
+    http_hosts: Collection[str],
+    **_: Any,
+) -> Transport:
+    from gert.ecosystem.host.config.mcp_endpoints import endpoint_of
+    from gert.ecosystem.tools.mcp.transport import Mcp
+
+    return Mcp(
+        calls,
+        environment=environment,
+        withheld=withheld,
+        working=working,
+        platform=platform,
+        endpoint_of=partial(endpoint_of, environ=environment, http_hosts=http_hosts),
+    )
+
+
+TRANSPORTS: Final[Mapping[str, Callable[..., Transport]]] = {"stdio": _stdio, "jsonrpc": _jsonrpc, "mcp": _mcp}
+"""How each transport is made for a run; `calls` is shared by all that call servers."""
+
+# What a transport needs beside gert: the package, and the extra that installs it.
+_PACKAGES: Final[Mapping[str, tuple[str, str]]] = {"mcp": ("mcp", "gert[mcp]")}
+
+
+class _Installed:
+    """The transports whose packages are installed; looked up only when a tool uses them.
+
+    Calls of the transport `runner` need the settings of the project, so the run makes it (`host/run/execute.py`).
+    """
+
+    def __contains__(self, name: object) -> bool:
+        return name == RUNNER or (
+            name in TRANSPORTS and (name not in _PACKAGES or find_spec(_PACKAGES[str(name)][0]) is not None)
+        )
+
+
+SUPPORTED: Final = Supported(
+    transports=_Installed(),
+    extensions=frozenset(),
+    providers=frozenset(),
+    hints={name: f"install it with `pip install '{extra}'`" for name, (_, extra) in _PACKAGES.items()},
+)
+
+
+def require_supported(
+    program: Program, runners: Container[str], http_hosts: Collection[str], tools: Container[str] = ()
+) -> None:
+    """Refuse a program with a step that this installation cannot run.
+
+    runners: those of extensions
+    http_hosts: the hosts that MCP servers may be reached at by plain http
+    tools: tools that the embedding program calls itself
+    """
+    supported = msgspec.structs.replace(SUPPORTED, extensions=runners, tools=tools)
+    needs = list(unsupported(program, supported, http_hosts))
     if needs:
         more = f" (and {len(needs) - 1} more)" if len(needs) > 1 else ""
-        raise DocumentError(
-            f"{needs[0].message}{more}", hint="run `gert validate` to list everything that this installation cannot run"
-        )
+        listed = "run `gert validate` to list everything that this installation cannot run"
+        raise DocumentError(f"{needs[0].message}{more}", hint=needs[0].hint if not more and needs[0].hint else listed)

@@ -10,12 +10,16 @@ from gert.ecosystem.host.config.gc_pause import without_collector
 from gert.ecosystem.host.config.platform import facts_for
 from gert.ecosystem.host.config.policy_files import policy_files
 from gert.ecosystem.host.config.project_root import project_roots
+from gert.ecosystem.host.config.providers import Provider, found_providers, providers_in
+from gert.ecosystem.host.config.skills import BUNDLED, SKILLS, load_skills, skill_files
+from gert.ecosystem.tools.runners import Runners
 from gert.errors import GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
 from gert.kernel.runbook.documents.runbook import Runbook
+from gert.kernel.runbook.documents.skill import SKILL_SUFFIX
 from gert.kernel.runbook.finding import Finding, Severity
-from gert.kernel.runbook.program import Program, ToolLookup
+from gert.kernel.runbook.program import Program, SkillLookup, ToolLookup, skills_named
 from gert.kernel.runbook.tools import Base, places
 from gert.kernel.runbook.tree import Tree
 from gert.kernel.runbook.validate import validate
@@ -49,6 +53,7 @@ class Workspace:
         self._configs: dict[str, Checked] = {}
         self._tools: dict[str, Document] = {}
         self._programs: dict[str, Checked] = {}
+        self._skills: dict[str | None, dict[str, SkillLookup]] = {}
 
     @without_collector
     def check(
@@ -58,9 +63,20 @@ class Workspace:
         source = self._source(file) if source is None else source
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))
-        facts = facts_for(self.configs(folder), self._outer_configs(folder))
+        configs = self.configs(folder)
+        providers = self._providers(folder) if configs is not None else {}
         if isinstance(document.model, Config):
-            missing = [path for path in document.model.policies if not os.path.exists(os.path.join(folder, path))]
+            providers = providers_in(os.path.abspath(file), document.model)
+        found = found_providers(providers.values(), os.environ)
+        facts = facts_for(configs, self._outer_configs(folder), found)
+        if facts.supported is not None:
+            runners = self.runners(folder, os.environ, self.working)
+            facts = msgspec.structs.replace(
+                facts, supported=msgspec.structs.replace(facts.supported, extensions=runners)
+            )
+        if isinstance(document.model, Config):
+            named = (*document.model.policies, *document.model.secrets_policies)
+            missing = [path for path in named if not os.path.exists(os.path.join(folder, path))]
             refused = dict(self._refused(document.model, folder)) if document.is_sound else {}
             facts = msgspec.structs.replace(facts, absent=frozenset(missing), refused=refused)
         program: Program | None = None
@@ -71,6 +87,11 @@ class Workspace:
         elif document.kind in {"scenario", "test"}:
             program = runbook or self._runbook_of(file)
         return Checked(file, validate(document, program, facts), program, secrets)
+
+    def runners(self, folder: str, environ: Mapping[str, str], working: str) -> Runners:
+        """What finds the runners of extensions, for a runbook in a folder."""
+        folders = (folder, self.project_root(folder), working)
+        return Runners(folders=tuple(each for each in folders if each is not None), environment=environ)
 
     def check_all(self, names: Iterable[str]) -> Iterator[Checked]:
         """Validate files and folders; in a folder, skip files that are not gert documents."""
@@ -142,6 +163,13 @@ class Workspace:
             return None
         return [each.document.model for each in checked]
 
+    def _providers(self, folder: str) -> dict[str, Provider]:
+        """The providers that the project and configuration of a folder configure, by name."""
+        found: dict[str, Provider] = {}
+        for file, kind in self.config_files(folder):
+            found |= providers_in(file, self._config(file, kind).document.model)
+        return found
+
     def _outer_configs(self, folder: str) -> Iterator[Config]:
         """The valid configurations of the projects that enclose the project of a folder, nearest first."""
         for root in self.project_roots(folder)[1:]:
@@ -162,11 +190,6 @@ class Workspace:
             self._configs[file] = Checked(file, load(read_document(file), kind=kind, file_name=file))
         return self._configs[file]
 
-    def project_file(self, folder: str) -> "Checked | None":
-        """The project file of a folder, with its findings."""
-        root = self.project_root(folder)
-        return self._config(os.path.join(root, PROJECT_FILE), "project") if root is not None else None
-
     def project_root(self, folder: str) -> str | None:
         """The nearest folder, this one or above, with a project file."""
         return next(iter(self.project_roots(folder)), None)
@@ -183,7 +206,28 @@ class Workspace:
     def _program(self, document: Document, folder: str) -> Program:
         runbook: Runbook = document.model
         lookups = {entry: self._find(entry, folder) for entry in dict.fromkeys(runbook.tools)}
-        return Program(runbook, lookups)
+        named = skills_named(lookup.tool for lookup in lookups.values() if lookup.tool is not None)
+        if not named:
+            return Program(runbook, lookups)
+        known = self.skills(folder)
+        return Program(runbook, lookups, {skill: known[skill] for skill in named if skill in known})
+
+    def skills(self, folder: str) -> dict[str, SkillLookup]:
+        """The skills of the project of a folder by id, and the bundled ones; Refused where an id is there twice."""
+        root = self.project_root(folder)
+        if root not in self._skills:
+            files = dict.fromkeys(skill_files(self._skill_folders(folder)))
+            gone = (path for path in self._stored if path.endswith(SKILL_SUFFIX) and self._is_stored(path))
+            self._skills[root] = load_skills([*files, *gone], self._source)
+        return self._skills[root]
+
+    def _skill_folders(self, folder: str) -> Iterator[str]:
+        yield os.path.join(self.project_root(folder) or self.working, SKILLS)
+        for file, kind in self.config_files(folder):
+            model = self._config(file, kind).document.model
+            for path in model.skills if model is not None else ():
+                yield os.path.join(os.path.dirname(file), path)
+        yield BUNDLED
 
     def _find(self, entry: str, folder: str) -> ToolLookup:
         bases: dict[Base, str | None] = {

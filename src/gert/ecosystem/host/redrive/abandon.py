@@ -13,13 +13,15 @@ import msgspec
 
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import Database
+from gert.ecosystem.host.config.settings import Settings
 from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
-from gert.ecosystem.host.redrive.record import Adopt, Record, load_record, open_driven
+from gert.ecosystem.host.config.user import user_name
+from gert.ecosystem.host.redrive.record import Adopt, Record, find_recorded, load_record, open_driven
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, Then, approval_check, redrive
 from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
 from gert.ecosystem.host.run.clock import RunClock
-from gert.ecosystem.host.run.prepare import Prepared, user_name
+from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.clock import format_seconds, format_wait, merge_intervals
@@ -55,6 +57,7 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
     in_doubt: calls that were announced and have no result: they may have happened
     finally_steps: how many steps of `finally` were not run
     redriven: whether every step that had begun has its end on record
+    warning: why the mirror or the witness is not complete
     status: how it ended; where every answer was on record, as it would have ended anyway
     """
 
@@ -67,6 +70,7 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
     finally_steps: int = 0
     redriven: bool = True
     status: RunStatus = "cancelled"
+    warning: str | None = None
 
 
 async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = None) -> Abandoned:
@@ -76,14 +80,15 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
     database = ledger_for(found, environ)
     async with AsyncExitStack() as held:
-        ledger = await _driven(held, options.run_id, database, environ)
+        run_id = await find_recorded(options.run_id, database, environ)
+        ledger = await _driven(held, run_id, database, environ)
         why = options.adopt_unsealed
         adopt = None if why is None else Adopt(options.actor or user_name(), why)
-        record = await load_record(ledger, options.run_id, sealing_keys(environ), adopt)
+        record = await load_record(ledger, run_id, sealing_keys(environ), adopt)
         if record.report.completion is not None:
             raise UsageError(f"run `{record.run_id}` has ended", hint=f"`gert run show {record.run_id}` says how")
         tickets = [row.ticket_id for row in await ledger.tickets("pending", run_id=record.run_id)]
-        ended = await _end(record, ledger, reason, environ)
+        ended = await _end(record, ledger, database, reason, environ)
     return msgspec.structs.replace(ended, tickets=tuple(tickets))
 
 
@@ -115,9 +120,16 @@ class _Ending(Then):
         return failed_answer(ask, self._failure)
 
 
-async def _end(record: Record, ledger: Ledger, reason: str, environ: Mapping[str, str]) -> Abandoned:
+async def _end(
+    record: Record, ledger: Ledger, database: Database, reason: str, environ: Mapping[str, str]
+) -> Abandoned:
     """Drive a run again and stop it where its answers end; close its record as it is where it takes another way."""
     prepared = _prepared(record, environ)
+    settings = Settings(witness=record.start.witness) if prepared is None else prepared.settings
+    if settings.witness is not None:
+        from gert.ecosystem.host.config.witness import attach_witness  # most runs have no witness
+
+        await attach_witness(ledger, record.run_id, database, settings, environ)
     if prepared is not None:
         journal = _journal(record, ledger, environ)
         inputs = record.resolved(dict.fromkeys(record.start.secret_inputs, PLACEHOLDER))
@@ -129,9 +141,10 @@ async def _end(record: Record, ledger: Ledger, reason: str, environ: Mapping[str
                 journal,
                 then,
                 lanes=record.start.max_parallel,
-                verify=approval_check(environ, prepared.database),
+                verify=approval_check(prepared.verifier),
                 clock=RunClock(record.lines),
             )
+            await journal.flush()
             return Abandoned(
                 run_id=record.run_id,
                 runbook=record.started.runbook,
@@ -140,14 +153,23 @@ async def _end(record: Record, ledger: Ledger, reason: str, environ: Mapping[str
                 in_doubt=tuple(then.in_doubt),
                 finally_steps=len(prepared.program.runbook.finally_),
                 status=result.status,
+                warning=journal.problem,
             )
         except IntegrityError:
             if not journal.repeats:
                 raise
         finally:
             journal.close()
-    events = await _close(record, _journal(record, ledger, environ), reason)
-    return Abandoned(run_id=record.run_id, runbook=record.started.runbook, events=events, reason=reason, redriven=False)
+    journal = _journal(record, ledger, environ)
+    await _close(record, journal, reason)
+    return Abandoned(
+        run_id=record.run_id,
+        runbook=record.started.runbook,
+        events=journal.events,
+        reason=reason,
+        redriven=False,
+        warning=journal.problem,
+    )
 
 
 def _prepared(record: Record, environ: Mapping[str, str]) -> Prepared | None:
@@ -178,7 +200,7 @@ def _journal(record: Record, ledger: Ledger, environ: Mapping[str, str]) -> Redr
     )
 
 
-async def _close(record: Record, journal: RedriveJournal, reason: str) -> int:
+async def _close(record: Record, journal: RedriveJournal, reason: str) -> None:
     """End the record after everything that is on it."""
     clock = RunClock(record.lines)
     complete = RunComplete(
@@ -193,9 +215,9 @@ async def _close(record: Record, journal: RedriveJournal, reason: str) -> int:
         for payload in (RunCancelled(reason=reason), complete):
             journal.say(Emit(payload, None, None))
         await journal.settle()
+        await journal.flush()
     finally:
         journal.close()
-    return journal.events
 
 
 def _worded(options: AbandonOptions) -> str:

@@ -1,6 +1,6 @@
 """Calls that were announced and have no result: they may have happened, and only the operator can say."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -9,6 +9,9 @@ from msgspec import field
 from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.worlds import World
 from gert.ecosystem.process.descendants import closed_orphans, mark_for, marked
+from gert.ecosystem.tools.extension import server_name as extension_server
+from gert.ecosystem.tools.jsonrpc import server_name as tool_server
+from gert.ecosystem.tools.server_calls import server_mark
 from gert.errors import InDoubt, InputError, OutputsMissing, UsageError
 from gert.kernel.engine.inputs import fit
 from gert.kernel.engine.requests import AnyAnswer, CallExtension, CallPreview, CallTool, Request, ToolAnswer
@@ -44,7 +47,10 @@ class Missing(NamedTuple):
 
 
 def reconcile_calls(
-    announced: Iterable[Request[Any]], said: Mapping[str, Reconciliation], outputs: Sequence[str] = ()
+    announced: Iterable[Request[Any]],
+    said: Mapping[str, Reconciliation],
+    outputs: Sequence[str] = (),
+    knows: Callable[[CallTool], bool] | None = None,
 ) -> list[Choice]:
     """What becomes of calls that may have happened; InDoubt where only the operator can say.
 
@@ -52,6 +58,7 @@ def reconcile_calls(
     are put again, too.
 
     outputs: what calls gave that succeeded, each as `STEP.name=value`
+    knows: whether a call has a record of its own, or never began; then it is asked for again, and not made twice
     """
     calls = [ask for ask in announced if isinstance(ask, CallTool | CallExtension)]
     _require_open(said, calls)
@@ -60,7 +67,8 @@ def reconcile_calls(
     doubtful: list[str] = []
     for ask in calls:
         chosen = said.get(ask.path) or said.get(ask.step_id)
-        if chosen is None and not ask.contract.idempotent:
+        is_known = chosen is None and knows is not None and isinstance(ask, CallTool) and knows(ask)
+        if chosen is None and not ask.contract.idempotent and not is_known:
             chosen = said.get(ALL)
             if chosen is None:
                 doubtful.append(ask.path)
@@ -151,8 +159,8 @@ def require_ended(run_id: str, announced: Iterable[Request[Any]], recorded: Iter
 
     recorded: the events of the run; they say when the open calls were made
     """
-    calls = [ask for ask in announced if isinstance(ask, CallTool | CallPreview)]
-    steps = {mark_for(run_id, ask.key): ask.path for ask in calls}
+    calls = [ask for ask in announced if isinstance(ask, CallTool | CallPreview | CallExtension)]
+    steps = {mark: ask.path for ask in calls for mark in _marks(run_id, ask)}
     found = marked(steps)
     if found:
         raise _running(
@@ -166,6 +174,15 @@ def require_ended(run_id: str, announced: Iterable[Request[Any]], recorded: Iter
             "which call it belongs to",
             closed,
         )
+
+
+def _marks(run_id: str, ask: CallTool | CallPreview | CallExtension) -> Iterator[str]:
+    """The marks of the processes that a call may have: its own, or those of the server that was called."""
+    yield mark_for(run_id, ask.key)
+    if isinstance(ask, CallExtension):
+        yield server_mark(run_id, extension_server(ask.extension))
+    else:
+        yield server_mark(run_id, tool_server(ask.tool))
 
 
 def _running(message: str, found: list[tuple[int, str]]) -> InDoubt:

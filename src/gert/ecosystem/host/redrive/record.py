@@ -7,12 +7,19 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from gert.ecosystem.host.config.ledger_location import Database, make_ledger_folder, mask_password, open_ledger
+from gert.ecosystem.host.config.ledger_location import (
+    Database,
+    ledger_name,
+    make_ledger_folder,
+    mask_password,
+    open_ledger,
+)
 from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.run.journal import RecordedAnswer, read_answers
 from gert.ecosystem.host.run.lease import hold_lease
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.runs.find import find_run
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import GertError, IntegrityError, UsageError
@@ -21,18 +28,17 @@ from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.events.chain import ChainReport, read_chain
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted, RunStart, Start
-from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Keys
-from gert.kernel.foundation.text import printable
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Head, RunFilter
+from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.seal import ADOPT_HINT, adoption
 
 _PAGE: Final = 1000
-_MOST_NAMED: Final = 5
 _NO_KEYS: Final = Keys()
-_TAKEN: Final = ("file", "policies", "config", "evidence", "approvals", "break_glass", "max_parallel", "timeout")
+_TAKEN: Final = (
+    "file", "policies", "config", "evidence", "approvals", "break_glass", "max_parallel", "timeout", "witness",
+)  # fmt: skip
 """Options that a run which is driven again takes from its record."""
 
 
@@ -51,7 +57,8 @@ async def open_record(held: AsyncExitStack, prepared: Prepared, setup: Setup) ->
         if prepared.database is None:
             make_ledger_folder(prepared.state)
         sync, environ = prepared.options.sync, prepared.environ
-        ledger = await open_driven(held, setup.run_id, prepared.ledger, environ, sync=sync, is_new=True)
+        ledger = await open_driven(held, setup.run_id, prepared.ledger, environ, sync=sync)
+        ledger.witness = prepared.witness
         if path is None and prepared.database is None:
             folder = RunFolder(prepared.state, setup.run_id)
             folder.create()
@@ -70,22 +77,25 @@ async def open_driven(
     environ: Mapping[str, str],
     *,
     sync: bool = True,
-    is_new: bool = False,
 ) -> Ledger:
-    """Open a ledger and take the lease of a run, both until the stack is closed.
-
-    is_new: the run has no events yet; otherwise it has to be there
-    """
+    """Open a ledger and take the lease of a run, both until the stack is closed."""
     try:
-        if not is_new:
-            # Only to look: a place without such a run is left as it is, without tables and without a lease.
-            async with open_ledger(database, environ, read_only=True) as seen:
-                await _require_runbook(seen, run_id)
         ledger = await held.enter_async_context(open_ledger(database, environ, sync=sync))
         await held.enter_async_context(hold_lease(ledger, run_id))
     except GertError as problem:
         raise mask_password(database, problem) from None
     return ledger
+
+
+async def find_recorded(named: str, database: Database, environ: Mapping[str, str]) -> str:
+    """The id of a runbook run in a ledger, which is only looked at; UsageError where it is not there."""
+    try:
+        async with open_ledger(database, environ, read_only=True) as ledger:
+            run_id = await find_run(ledger, named, ledger_name(database))
+            await _require_runbook(ledger, run_id)
+    except GertError as problem:
+        raise mask_password(database, problem) from None
+    return run_id
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -213,40 +223,15 @@ async def _require_runbook(ledger: Ledger, run_id: str) -> Head:
     if head is None:
         raise UsageError(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
     if head.kind != "runbook":
-        raise UsageError(f"run `{run_id}` is an agent run", hint="an agent replays its own steps when it is run")
+        raise UsageError(f"run `{run_id}` is {_KINDS[head.kind]}", hint=_NOT_RESUMED[head.kind])
     return head
 
 
-async def find_run(ledger: Ledger, start: str, place: str) -> str:
-    """The id of the one run with this prefix; UsageError where there is none, or more than one.
-
-    place: where the run is looked for, as people name it
-    """
-    require_run_id(start)
-    if await ledger.head(start) is not None:
-        return start
-    found = sorted(head.run_id for head in await ledger.runs(RunFilter(prefix=start, limit=_MOST_NAMED + 1)))
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise no_such_run(start, place)
-    count = len(found) if len(found) <= _MOST_NAMED else f"more than {_MOST_NAMED}"
-    named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
-    raise UsageError(f"`{start}` matches {count} runs", hint=f"write more of it: {named}")
-
-
-def require_run_id(text: str) -> None:
-    """Refuse what cannot be a run id, nor the beginning of one."""
-    if not is_run_id(text):
-        raise UsageError(f"`{printable(text)}` is not a run id", hint="`gert run list` shows them")
-
-
-def no_such_run(run_id: str, place: str) -> UsageError:
-    """Say that there is no such run in a place."""
-    return UsageError(
-        f"there is no run `{run_id}` in `{place}`",
-        hint="`gert run list` shows what there is; --state-dir, --db or --dsn say where else to look",
-    )
+_KINDS: Final = {"agent": "an agent run", "runner": "the execution of a plan"}
+_NOT_RESUMED: Final = {
+    "agent": "an agent replays its own steps when it is run",
+    "runner": "a plan is executed once; `gert runner recover` says what became of it",
+}
 
 
 def require_own(database: Database, run_id: str) -> None:

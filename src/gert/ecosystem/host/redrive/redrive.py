@@ -10,21 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from gert.ecosystem.approvals.signatures import KeyVerifier
-from gert.ecosystem.host.config.approval_keys import approval_verifier
-from gert.ecosystem.host.config.dsn import Dsn
-from gert.ecosystem.host.config.ledger_location import Database
+from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.host.run.clock import RunClock
-from gert.ecosystem.host.run.driver import Driver, JournalPort
+from gert.ecosystem.host.run.driver import Driver, Gate, JournalPort
 from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
 from gert.ecosystem.host.run.worlds import World
 from gert.errors import IntegrityError, TraceError
-from gert.kernel.engine.approval_rules import Ticket
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, AwaitApproval, Emit, Request, Response
+from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, AwaitApproval, Emit, Request
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted, RunComplete, RunForked, RunResumed, StepReconciled
+from gert.kernel.governance.approval import Response
+from gert.kernel.governance.approval_rules import Ticket
 from gert.kernel.ledger.record import Claim
 from gert.kernel.scenario.recording import collect_requests
 
@@ -58,10 +56,12 @@ class Then:
 
     world: answers the requests from there on
     driver: drives the run, once it has begun
+    gate: waits until a request may be put to the world
     """
 
     world: World = Unasked()
     driver: Driver | None = None
+    gate: Gate | None = None
 
     def begin(self, announced: list[Request[Any]]) -> None:
         """Take over, or refuse to.
@@ -103,6 +103,7 @@ async def redrive(
         on_live=None if is_new else then.begin,
         clock=clock,
         claim_of=claim_of,
+        gate=then.gate,
     )
     if is_new:
         then.begin([])
@@ -273,18 +274,14 @@ def diverged(event: Envelope, how: str, path: str | None, hint: str) -> Integrit
 # --- recorded approvals
 
 
-def approval_check(environ: Mapping[str, str], database: Database | None) -> Verify:
+def approval_check(make_verifier: Callable[[], SignatureVerifier]) -> Verify:
     """Check signatures of recorded approvals again.
 
     A record without a seal can be changed: an approval that was added to it can claim a valid signature, but not have
     one.
     """
-    # On a ledger that others can write to, only keys with an owner approve.
-    is_strict = isinstance(database, Dsn)
-
-    @cache
-    def verifier() -> KeyVerifier:
-        return approval_verifier(environ, is_strict=is_strict)
+    # Most records claim no signature, so keys are read only where one does.
+    verifier = cache(make_verifier)
 
     def verify(ask: Request[Any], answer: AnyAnswer) -> None:
         if not isinstance(ask, AwaitApproval) or not isinstance(answer, ApprovalAnswer):

@@ -11,22 +11,26 @@ from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import mask_password, open_ledger
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys
+from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.config.variables import resolve
+from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Adopt, Record, find_run, load_record, no_such_run
+from gert.ecosystem.host.redrive.record import Adopt, Record, load_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.execute import drive_new_run, pausing, resolvers, world_for
+from gert.ecosystem.host.run.execute import drive_new_run, pausing, world_for
+from gert.ecosystem.host.run.input_sources import resolvers
 from gert.ecosystem.host.run.journal import RecordedAnswer, now
+from gert.ecosystem.host.run.lease import is_driven
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.run.prepare import Prepared, user_name
+from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.host.runs.entry import place_for
-from gert.ecosystem.ledger.holder import is_gone
+from gert.ecosystem.host.runs.find import find_run, no_such_run
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
@@ -34,12 +38,13 @@ from gert.kernel.engine.requests import CallExtension, CallTool, Emit
 from gert.kernel.events.runbook import Recent, RunForked
 from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.principal import Principal
-from gert.kernel.ledger.record import Head, Lease
+from gert.kernel.ledger.record import Head
 
 
 class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The run to rerun, the step to begin with, and how.
 
+    run_id: the id of the run, a unique prefix of it, or `last`
     step: the first step that runs live
     given: secret inputs that cannot be resolved again, and others as long as the events up to the step stay the same
     allow_changed: use the runbook, tools and policies as they are now, although they have changed
@@ -69,14 +74,20 @@ async def rerun(
     console: Console | None = None,
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
+    parts: Parts | None = None,
 ) -> Executed:
     """Run a runbook again from a step on; an error that prevents it is raised, and nothing is recorded."""
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*pausing(observers))
     source = await _source(options, environ)
-    prepared = Prepared(_options(options, source), environ)
-    require_supported(prepared.program)
+    prepared = Prepared(_options(options, source), environ, parts=parts)
+    require_supported(
+        prepared.program,
+        prepared.runners(source.start.working),
+        prepared.settings.mcp_http_hosts,
+        prepared.embedded_tools,
+    )
     changed = list(changes(prepared, source))
     if changed and not options.allow_changed:
         raise IntegrityError(
@@ -84,7 +95,7 @@ async def rerun(
             hint="`gert rerun --allow-changed` takes what is there now, if the way up to the step is the same",
         )
     step = StepPlace(options.step, prepared.program)
-    inputs = await _inputs(prepared, source, options, environ, console)
+    inputs = await _inputs(prepared, source, options, console)
     redactor = prepared.redactor(inputs)
     counted = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
     run_id = prepared.begin()
@@ -95,7 +106,7 @@ async def rerun(
         return prepared.setup(inputs, redactor, run_id=run_id, recent=recent, working=working, parent_run_id=parent)
 
     async def fork_with(given: Setup) -> Fork:
-        lanes, verify = source.start.max_parallel, approval_check(environ, prepared.database)
+        lanes, verify = source.start.max_parallel, approval_check(prepared.verifier)
         return await fork_at(step, given, source.logged, source.lines, strictly=strictly, lanes=lanes, verify=verify)
 
     fork = await fork_with(setup_with(source.start.recent or (Recent() if counted is not None else None)))
@@ -134,7 +145,7 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
     try:
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, options.run_id, place.name)
-            _require_over(await ledger.head(run_id), await ledger.lease(run_id), place.words)
+            _require_over(await ledger.head(run_id), place.words, is_running=await is_driven(ledger, run_id))
             why = options.adopt_unsealed
             adopt = None if why is None else Adopt(options.actor or user_name(), why)
             return await load_record(ledger, run_id, sealing_keys(environ), adopt)
@@ -142,18 +153,17 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
         raise mask_password(place.ledger, problem) from None
 
 
-def _require_over(head: Head | None, lease: Lease | None, words: str) -> None:
+def _require_over(head: Head | None, words: str, *, is_running: bool) -> None:
     """Refuse a run that is running, or can be resumed."""
     found = head.runbook if head is not None else None
     if head is None or found is None or found.ended is not None:
         return
-    if lease is not None and not (lease.holder is not None and is_gone(lease.holder)):
+    if is_running:
         raise UsageError(f"run `{head.run_id}` is still running", hint="wait for it to end")
     if found.tickets:
         raise UsageError(
             f"run `{head.run_id}` waits for approval",
-            hint=f"`gert resume --run {head.run_id}{words}` resumes it, "
-            f"`gert run abandon {head.run_id}{words}` ends it",
+            hint=f"`gert resume {head.run_id}{words}` resumes it, `gert run abandon {head.run_id}{words}` ends it",
         )
 
 
@@ -164,15 +174,13 @@ def _options(options: RerunOptions, source: Record) -> RunOptions:
         dsn=options.dsn,
         state_dir=options.state_dir,
         sync=options.sync,
-        witness=options.witness,
+        witness=options.witness or source.start.witness,
         approvals=options.approvals or source.start.approvals,
         break_glass=options.break_glass,
     )
 
 
-async def _inputs(
-    prepared: Prepared, source: Record, options: RerunOptions, environ: Mapping[str, str], console: Console
-) -> ResolvedInputs:
+async def _inputs(prepared: Prepared, source: Record, options: RerunOptions, console: Console) -> ResolvedInputs:
     """The inputs of the old run, unless one is given; secrets are resolved again."""
     declared = prepared.program.runbook.meta.inputs
     before = {
@@ -180,7 +188,7 @@ async def _inputs(
         for name, value in source.inputs.items()
         if name in declared and value is not None
     }
-    found = resolvers(prepared.options, environ, console)
+    found = resolvers(prepared, console)
     return await resolve(declared, {**before, **options.given}, found, prepared.floor.policies)
 
 

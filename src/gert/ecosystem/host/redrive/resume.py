@@ -1,5 +1,6 @@
 """Resuming a run: the recorded answers first, then the live world (DECISIONS 35)."""
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -17,34 +18,45 @@ from gert.ecosystem.host.config.platform import host_name
 from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
+from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, reconcile_calls, require_ended
-from gert.ecosystem.host.redrive.record import Adopt, Opened, Record, load_record, open_driven, require_own
+from gert.ecosystem.host.redrive.record import (
+    Adopt,
+    Opened,
+    Record,
+    find_recorded,
+    load_record,
+    open_driven,
+    require_own,
+)
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, is_alike
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Suspended
-from gert.ecosystem.host.run.execute import drop_box_for, pausing, resolvers, world_for
+from gert.ecosystem.host.run.execute import drop_box_for, pausing, world_for
+from gert.ecosystem.host.run.input_sources import resolvers
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.run.prepare import Prepared, user_name
+from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
+from gert.ecosystem.host.runs.find import require_run_id
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import InputError, IntegrityError, OutputsMissing, UsageError
 from gert.kernel.engine.inputs import PROMPT, GivenInput, InputBinding, ResolvedInputs
-from gert.kernel.engine.requests import AwaitApproval, Emit, Request
+from gert.kernel.engine.requests import AwaitApproval, CallTool, Emit, Request
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
 from gert.kernel.events.vocabulary import ApprovalMode, Reconciliation
-from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.ledger.port import Ledger
 
@@ -54,6 +66,7 @@ FINALLY: Final = FinallyStart.type
 class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The run to resume, and how.
 
+    run_id: the id of the run, a unique prefix of it, or `last`
     given: secret inputs that cannot be resolved again
     reconcile: the outcome of calls without a recorded result, by step; under `*` that of all others
     reconcile_outputs: outputs of such calls that succeeded, each as `STEP.name=value`
@@ -62,6 +75,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_running: resume although a tool that the run started before still runs
     adopt_unsealed: why a run that is not sealed is continued with a signing key
     witness: the file or URL that sealed heads are appended to, in place of the one in settings
+    controlled, steps: as in `RunOptions`
     """
 
     run_id: str
@@ -79,6 +93,8 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     witness: str | None = None
     approvals: ApprovalMode | None = None
     sync: bool = True
+    controlled: bool = False
+    steps: bool = False
 
 
 async def resume(
@@ -88,6 +104,7 @@ async def resume(
     console: Console | None = None,
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
+    parts: Parts | None = None,
 ) -> Executed:
     """Resume a run; an error that prevents it is raised, and leaves the run as it was.
 
@@ -98,12 +115,20 @@ async def resume(
     console = console if console is not None else Console.standard(*pausing(observers))
     while True:
         try:
-            return await _resume(options, observers, console, environ, relay)
+            return await _resume(options, observers, console, environ, relay, parts)
         except OutputsMissing as problem:
             if not console.interactive:
                 raise
             given = await _ask_for(problem, console)
             options = msgspec.structs.replace(options, reconcile_outputs=(*options.reconcile_outputs, *given))
+
+
+def resume_run(run_id: str, *, parts: Parts | None = None, **options: Any) -> Executed:
+    """Resume a run and wait for it to end; `options` are those of `ResumeOptions`.
+
+    Within a running event loop, await `execute_resume` instead.
+    """
+    return asyncio.run(resume(ResumeOptions(run_id=run_id, **options), parts=parts))
 
 
 async def _ask_for(problem: OutputsMissing, console: Console) -> list[str]:
@@ -125,17 +150,24 @@ async def _resume(
     console: Console,
     environ: Mapping[str, str],
     relay: Relay | None,
+    parts: Parts | None,
 ) -> Executed:
     database = ledger_for(options, environ)
     async with AsyncExitStack() as held:
-        ledger = await open_driven(held, options.run_id, database, environ, sync=options.sync)
+        run_id = await find_recorded(options.run_id, database, environ)
+        ledger = await open_driven(held, run_id, database, environ, sync=options.sync)
         actor = options.actor or user_name()
         adopt = None if options.adopt_unsealed is None else Adopt(actor, options.adopt_unsealed)
-        record = await load_record(ledger, options.run_id, sealing_keys(environ), adopt)
+        record = await load_record(ledger, run_id, sealing_keys(environ), adopt)
         _require_unfinished(record)
         run = _options(options, record)
-        prepared = Prepared(run, environ, Workspace(stored=record.documents))
-        require_supported(prepared.program)
+        prepared = Prepared(run, environ, Workspace(stored=record.documents), parts)
+        require_supported(
+            prepared.program,
+            prepared.runners(record.start.working),
+            prepared.settings.mcp_http_hosts,
+            prepared.embedded_tools,
+        )
         changed = changes(prepared, record)
         accepted = _accepted(record) if changed else {}
         new = [name for name, digest in changed.items() if accepted.get(name) != digest]
@@ -148,13 +180,11 @@ async def _resume(
         if record.private is not None:
             # Without it the key would be a new one, and no approval that binds a secret input would hold.
             prepared.approval_key = record.private.decode()
-        await _require_witnessed(
-            ledger,
-            options.run_id,
-            run.witness or prepared.settings.witness,
-            required=prepared.settings.witness_required,
-        )
-        inputs = await _inputs(prepared, record, options, environ, console)
+        if prepared.witness is not None:
+            from gert.ecosystem.host.config.witness import attach_witness  # most runs have no witness
+
+            await attach_witness(ledger, record.run_id, database, prepared.settings, environ)
+        inputs = await _inputs(prepared, record, options, console)
         redactor = prepared.redactor(inputs)
         setup = record.setup(prepared, inputs)
         _, left = await ledger.output(record.run_id)
@@ -184,7 +214,6 @@ async def _resume(
                 if payload is not None
             ],
             adopt=record.adopted is not None,
-            witness=prepared.witness,
             key=signing_key(environ),
             observers=observers,
             has_secrets=bool(inputs.secrets),
@@ -194,7 +223,7 @@ async def _resume(
         timeout = _time_left(prepared, record)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         is_open = await _open_tickets(ledger, prepared, record.run_id, live.binding) if waits else None
-        go_live = _go_live(journal, record.lines, reconciled, options, is_open)
+        go_live = _go_live(run_id, journal, record.lines, reconciled, options, is_open, live.knows)
         journal.on_end = partial(go_live, [])
         session = Session(
             prepared=prepared,
@@ -211,27 +240,14 @@ async def _resume(
         return await drive_run(session)
 
 
-async def _require_witnessed(ledger: Ledger, run_id: str, where: str | None, *, required: bool) -> None:
-    """Refuse a run that the witness has seen further: its ledger was rolled back, and its steps may be done."""
-    if where is None:
-        return
-    from gert.ecosystem.host.runs.witness import find_missing, is_url, read_witness  # most runs have no witness
-
-    if not is_url(where) and not os.path.exists(where):
-        if required:
-            raise UsageError(f"the witness `{where}` is not there, and `witness_required` is set")
-        return
-    missing = await find_missing(ledger, run_id, await read_witness(where))
-    if missing is not None:
-        raise IntegrityError(f"run `{run_id}` is not what was witnessed: {missing}", hint="restore the newer ledger")
-
-
 def _go_live(
+    run_id: str,
     journal: RedriveJournal,
     lines: Iterable[bytes],
     world: Reconciled,
     options: ResumeOptions,
     is_open: Callable[[Request[Any]], bool] | None,
+    knows: Callable[[CallTool], bool] | None,
 ) -> Callable[[list[Request[Any]]], None]:
     def go_live(announced: list[Request[Any]]) -> None:
         waited = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
@@ -241,8 +257,8 @@ def _go_live(
                 hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
             )
         if not options.allow_running:
-            require_ended(options.run_id, announced, lines)
-        choices = reconcile_calls(announced, options.reconcile, options.reconcile_outputs)
+            require_ended(run_id, announced, lines)
+        choices = reconcile_calls(announced, options.reconcile, options.reconcile_outputs, knows)
         if is_open is not None and journal.repeats and announced and all(map(is_open, announced)):
             # Everything waits as it did: an attempt to resume is not recorded.
             raise Suspended(announced)
@@ -277,8 +293,7 @@ async def _open_tickets(
 
 def ledger_for(options: ResumeOptions, environ: Mapping[str, str]) -> Database:
     """The ledger of a run that is driven again: the one that was named, or that of the state directory."""
-    if not is_safe_name(options.run_id):
-        raise UsageError(f"`{options.run_id}` is not a run id")
+    require_run_id(options.run_id)
     named = database_for(options.db, options.dsn, environ)
     database = named if named is not None else ledger_of(_state_dir(options, environ))
     require_own(database, options.run_id)
@@ -317,8 +332,10 @@ def _options(options: ResumeOptions, record: Record) -> RunOptions:
         dsn=options.dsn,
         state_dir=options.state_dir or record.start.state_dir,
         sync=options.sync,
-        witness=options.witness,
+        witness=options.witness or record.start.witness,
         approvals=options.approvals or record.start.approvals,
+        controlled=options.controlled,
+        steps=options.steps,
     )
 
 
@@ -329,6 +346,7 @@ def changes(prepared: Prepared, record: Record) -> dict[str, str]:
         found[f"the runbook `{record.start.file}`"] = prepared.checked.document.digest
     for kind, before, after in (
         ("the tool", record.start.tools, prepared.tool_hashes),
+        ("the skill", record.start.skills, prepared.skill_hashes),
         ("the policy", record.started.policy_hashes, prepared.floor.digests),
     ):
         for name in dict.fromkeys((*before, *after)):
@@ -344,13 +362,11 @@ def _accepted(record: Record) -> Mapping[str, str]:
     return (resumed[-1] or {}) if resumed else {}
 
 
-async def _inputs(
-    prepared: Prepared, record: Record, options: ResumeOptions, environ: Mapping[str, str], console: Console
-) -> ResolvedInputs:
+async def _inputs(prepared: Prepared, record: Record, options: ResumeOptions, console: Console) -> ResolvedInputs:
     """The recorded inputs; secrets are resolved again."""
     declared = prepared.program.runbook.meta.inputs
     secret = {name: declared[name] for name in record.start.secret_inputs if name in declared}
-    sources = resolvers(prepared.options, environ, console)
+    sources = resolvers(prepared, console)
     found = await resolve(secret, options.given, sources, prepared.floor.policies)
     for name in record.start.secret_inputs:
         if name not in found.secrets:

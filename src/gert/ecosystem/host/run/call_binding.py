@@ -10,14 +10,16 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.tools.stdio import ProgramLocation, location_changed
-from gert.errors import InputError
-from gert.kernel.engine.approval_rules import hash_of
-from gert.kernel.engine.requests import ApprovalRequest, Subject
+from gert.errors import InputError, Refused
+from gert.kernel.engine.requests import Subject
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.secret_refs import reveal
 from gert.kernel.foundation.signature import keyed_digest
+from gert.kernel.governance.approval import ApprovalRequest
+from gert.kernel.governance.approval_rules import hash_of
 
 Locate = Callable[[Subject], ProgramLocation | None]
+MakePlan = Callable[[ApprovalRequest, Subject], dict[str, Any] | None]
 
 CHANGED: Final = "the runbook, the tool file, the command or an input is not what was asked for"
 
@@ -28,14 +30,18 @@ class Binding:
     secrets: the values of secret inputs, by input
     key: the key of the run; HMACs of secrets are made with it, and it is kept nowhere but beside the run
     locate: finds the program of a call, and the folder it would run in
+    plan: makes the plan of a call that a runner executes; given the request, it makes the one that was asked for
     host: what identifies this machine
     """
 
-    def __init__(self, *, secrets: Mapping[str, str], key: str, host: str, locate: Locate) -> None:
+    def __init__(
+        self, *, secrets: Mapping[str, str], key: str, host: str, locate: Locate, plan: MakePlan | None = None
+    ) -> None:
         self._secrets = secrets
         self._key = key.encode()
         self._host = host
         self._locate = locate
+        self._plan = plan
 
     def complete(self, request: ApprovalRequest, subject: Subject | None) -> ApprovalRequest:
         """The request with where the program is, the HMACs of secrets, and the hash over it."""
@@ -48,6 +54,7 @@ class Binding:
             program=place.program if place is not None else None,
             folder=place.folder if place is not None else None,
             host=self._host,
+            plan=self._plan(request, subject) if self._plan is not None else None,
         )
         return msgspec.structs.replace(bound, request_hash=hash_of(bound))
 
@@ -55,7 +62,10 @@ class Binding:
         """Why an approval of this request does not cover the call as it would be made now."""
         if subject is None:
             return None
-        now = self.complete(request, subject)
+        try:
+            now = self.complete(request, subject)
+        except Refused as refusal:
+            return Failure("approval_outdated", f"no plan can be made any more: {refusal.message}")
         reason = self._difference(request, now)
         return Failure("approval_outdated", reason) if reason is not None else None
 

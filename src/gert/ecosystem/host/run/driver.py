@@ -8,10 +8,10 @@ same events again.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -76,6 +76,10 @@ class JournalPort(Protocol):
         """Refuse to act where another process has taken the run."""
 
 
+Gate: TypeAlias = Callable[[Request[Any]], Awaitable[int | None]]
+"""Waits until a request may be put to the world."""
+
+
 class Suspended(Exception):
     """Every request that is open waits for a person; the run is on record up to there."""
 
@@ -94,6 +98,7 @@ class Driver:
     on_live: called once when no recorded answer is left, with the requests that were announced and have no answer
     clock: tells when an answer is taken; without one, time passes only as answers say they took
     claim_of: the execution that a request counts as; one that exceeds a limit is denied and not made
+    gate: awaited before a request is put to the world; gives the message that let it pass, if one did
     """
 
     def __init__(
@@ -108,8 +113,10 @@ class Driver:
         on_live: Callable[[list[Request[Any]]], object] | None = None,
         clock: RunClock | None = None,
         claim_of: Callable[[Request[Any]], Claim | None] = lambda _: None,
+        gate: Gate | None = None,
     ) -> None:
         self._claim_of = claim_of
+        self._gate = gate
         self._world = world
         self._journal = journal
         self._lanes = Lanes(max_parallel)
@@ -184,7 +191,7 @@ class Driver:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def cancel(self, reason: str, *, even_finally: bool = False) -> None:
+    def cancel(self, reason: str, message_id: int | None = None, *, even_finally: bool = False) -> None:
         """Stop what is under way: every open request is answered with a cancellation, and no more lanes begin.
 
         The steps of `finally` run however the run ended, so they are stopped only where the caller says so.
@@ -194,7 +201,8 @@ class Driver:
         self._wish = reason
         # As an answer without a request: so it is recorded where it happened. It comes before answers that were not
         # taken yet, because lanes that request nothing must be cancelled while those wait.
-        self._arrivals.appendleft((None, RecordedAnswer(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
+        stop = PauseAnswer(failure=Failure("cancelled", reason), message_id=message_id)
+        self._arrivals.appendleft((None, RecordedAnswer(CANCEL, stop)))
         for task in self._tasks:
             task.cancel()
         waiting, self._waiting = self._waiting, []
@@ -418,6 +426,8 @@ class Driver:
             self._arrive(lane, ask, _lasting(failed_answer(ask, Failure("cancelled", reason)), start))
 
     async def _answer(self, lane: Lane, ask: Request[Any]) -> None:
+        # Before its time begins: a step that waits for a person to advance it does not time out.
+        let_by = await self._gate(ask) if self._gate is not None else None
         start = time.monotonic()
         limit: asyncio.Timeout | None = None
         try:
@@ -452,6 +462,8 @@ class Driver:
                 )
         except Exception as error:
             answer = failed_answer(ask, failure_of(error))
+        if let_by is not None:
+            answer = msgspec.structs.replace(answer, message_id=let_by)
         self._arrive(lane, ask, _lasting(answer, start))
 
     def _arrive(self, lane: Lane, ask: Request[Any], answer: AnyAnswer) -> None:

@@ -30,7 +30,7 @@ _YES: Final = frozenset({"y", "yes", "done"})
 _NO: Final = frozenset({"n", "no", _REJECT})
 
 
-class _NoEvidence(Exception):
+class NoEvidence(Exception):
     """There is no evidence: a person refused it, or none that is usable was given."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
@@ -53,16 +53,16 @@ async def collect(ask: CollectEvidence, *givers: EvidenceGiver) -> EvidenceAnswe
             answer = await giver.give(ask)
             if answer is not None:
                 return answer
-    except _NoEvidence as problem:
+    except NoEvidence as problem:
         return EvidenceAnswer(failure=problem.failure)
     return EvidenceAnswer(failure=_unanswered(ask).failure)
 
 
-def _unanswered(ask: CollectEvidence, piece: RequestedEvidence | None = None) -> _NoEvidence:
+def _unanswered(ask: CollectEvidence, piece: RequestedEvidence | None = None) -> NoEvidence:
     """No answer came: say what is missing, and how to give it without a terminal."""
     missing = piece or next(iter(ask.evidence), None)
     what = f"no evidence for `{missing.name}`" if missing is not None else "no confirmation"
-    return _NoEvidence(
+    return NoEvidence(
         "evidence",
         f"{what} in step `{ask.step_id}`: no answer given; put it under `{ask.step_id}` in a file for --evidence",
     )
@@ -71,21 +71,28 @@ def _unanswered(ask: CollectEvidence, piece: RequestedEvidence | None = None) ->
 # --- a file
 
 
-class EvidenceFile:
-    """Evidence by step id, by `id[index]` or `id[key]` for one iteration, or by path; read once, before the run."""
+class EvidenceEntries:
+    """Evidence by step id, by `id[index]` or `id[key]` for one iteration, or by path.
 
-    def __init__(self, path: str, actor: str) -> None:
-        self._name = path
-        self._folder = os.path.dirname(os.path.abspath(path))
+    folder: where relative paths of attachments begin
+    """
+
+    def __init__(self, root: Map, name: str, folder: str, actor: str) -> None:
+        self._name = name
+        self._folder = folder
         self._actor = actor
-        root = read_map(path, "evidence by step id")
         self._steps = root
         for step, entry in root.items():
             if entry is not None and not isinstance(entry, Map):
                 raise DocumentError(
-                    f"{path}: expected a map of evidence for `{shorten(step)}`, found {describe(entry)}",
+                    f"{name}: expected a map of evidence for `{shorten(step)}`, found {describe(entry)}",
                     hint=f"write {shorten(step)}: {{name: value}}",
                 )
+
+    @classmethod
+    def from_file(cls, path: str, actor: str) -> "EvidenceEntries":
+        """The evidence in a file, read once, before the run."""
+        return cls(read_map(path, "evidence by step id"), path, os.path.dirname(os.path.abspath(path)), actor)
 
     def require_steps(self, known: Collection[str]) -> None:
         """Refuse an entry for a step that is not there: it would be passed over, and the step left without."""
@@ -107,7 +114,7 @@ class EvidenceFile:
         by = self._text(entry, _BY, key) if _BY in entry and _BY not in names else self._actor
         if _REJECT in entry and _REJECT not in names:
             is_bare = entry[_REJECT] is True
-            raise _NoEvidence("rejected", _NO_REASON if is_bare else self._text(entry, _REJECT, key))
+            raise NoEvidence("rejected", _NO_REASON if is_bare else self._text(entry, _REJECT, key))
         for name in entry:
             if name not in (*names, _BY):
                 guess = did_you_mean(name, names)
@@ -150,12 +157,12 @@ class EvidenceFile:
             raise self._wrong(f"expected text for `{name}` under `{key}`, found {describe(entry[name])}")
         return value
 
-    def _wrong(self, message: str) -> _NoEvidence:
-        return _NoEvidence("evidence", f"{self._name}: {message}")
+    def _wrong(self, message: str) -> NoEvidence:
+        return NoEvidence("evidence", f"{self._name}: {message}")
 
 
-def _unconfirmed(piece: RequestedEvidence, item: str) -> _NoEvidence:
-    return _NoEvidence("rejected", f"`{shorten(item)}` of `{piece.name}` was not confirmed")
+def _unconfirmed(piece: RequestedEvidence, item: str) -> NoEvidence:
+    return NoEvidence("rejected", f"`{shorten(item)}` of `{piece.name}` was not confirmed")
 
 
 # --- a dialogue
@@ -177,7 +184,7 @@ class EvidenceDialogue:
                 await self._is_done(ask)
                 evidence = {piece.name: await self._piece(piece, ask) for piece in ask.evidence}
             except InputError as problem:
-                raise _NoEvidence("evidence", f"step `{ask.step_id}`: {problem.message}") from None
+                raise NoEvidence("evidence", f"step `{ask.step_id}`: {problem.message}") from None
         return EvidenceAnswer(evidence=evidence, by=Principal("human", self._actor))
 
     async def _is_done(self, ask: CollectEvidence) -> None:
@@ -190,7 +197,7 @@ class EvidenceDialogue:
                 return
             if word.lower() in _NO:
                 reason = reason.strip() or (await self._console.line("why? ") or "").strip()
-                raise _NoEvidence("rejected", reason or _NO_REASON)
+                raise NoEvidence("rejected", reason or _NO_REASON)
             self._console.say("  answer y when it is done, or reject and why")
         raise _gave_up(ask, "whether it is done")
 
@@ -210,9 +217,7 @@ class EvidenceDialogue:
                 return answer if piece.kind == "text" else await attachment(os.path.expanduser(answer))
             except InputError as problem:
                 if not self._console.interactive:
-                    raise _NoEvidence(
-                        "evidence", f"`{piece.name}` of step `{ask.step_id}`: {problem.message}"
-                    ) from None
+                    raise NoEvidence("evidence", f"`{piece.name}` of step `{ask.step_id}`: {problem.message}") from None
                 self._console.say(f"  {problem.message}")
         raise _gave_up(ask, f"`{piece.name}`")
 
@@ -233,8 +238,8 @@ class EvidenceDialogue:
         return answer.strip()
 
 
-def _gave_up(ask: CollectEvidence, what: str) -> _NoEvidence:
-    return _NoEvidence("evidence", f"step `{ask.step_id}`: no usable answer about {what} in {ATTEMPTS} attempts")
+def _gave_up(ask: CollectEvidence, what: str) -> NoEvidence:
+    return NoEvidence("evidence", f"step `{ask.step_id}`: no usable answer about {what} in {ATTEMPTS} attempts")
 
 
 # --- attachments

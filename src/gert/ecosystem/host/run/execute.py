@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,16 +13,19 @@ from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.host.config.approval_keys import approval_verifier
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.key_files import with_key_files
-from gert.ecosystem.host.config.platform import machine_id, platform
-from gert.ecosystem.host.config.settings import secret_variables
+from gert.ecosystem.host.config.platform import machine_id
 from gert.ecosystem.host.config.state_dir import new_run_id
-from gert.ecosystem.host.config.supported import TRANSPORTS, Transport, require_supported
+from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.ecosystem.host.config.variables import resolve
+from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.record import open_record
 from gert.ecosystem.host.run.call_binding import Binding
+from gert.ecosystem.host.run.callers import Callers
 from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
+from gert.ecosystem.host.run.control import Control
+from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceEntries, EvidenceGiver, collect
+from gert.ecosystem.host.run.input_sources import resolvers
 from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
@@ -33,22 +36,17 @@ from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.session import LiveWorld, Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.host.run.worlds import DryRun, Probe, Real, World
-from gert.ecosystem.inputs import Resolvers
-from gert.ecosystem.inputs.env import EnvResolver
-from gert.ecosystem.inputs.file import FileResolver
-from gert.ecosystem.inputs.prompt import PromptResolver
-from gert.ecosystem.process.environment import PARENT_RUN
-from gert.ecosystem.tools.stdio import ProgramLocation
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
-from gert.kernel.engine.requests import Emit, Subject
-from gert.kernel.engine.run import secret_names
+from gert.kernel.engine.requests import Emit
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.ledger.port import Ledger
 from gert.kernel.runbook.documents.steps import ManualStep
-from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.documents.tool import RUNNER
 from gert.kernel.scenario.inputs import replayed_inputs
 
 if TYPE_CHECKING:
+    from gert.ecosystem.host.runner.transport import RunnerTransport
     from gert.ecosystem.host.scenarios.folders import Loaded
     from gert.ecosystem.host.scenarios.record import Recording
 
@@ -63,23 +61,27 @@ async def execute(
     on_start: Callable[[Setup], object] | None = None,
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
+    parts: Parts | None = None,
 ) -> Executed:
     """Run a runbook; an error that stops it before anything ran is raised, everything after is in the result.
 
     relay: hands signals to the run where the caller listens to them; otherwise the run does
+    parts: what the calling program brings: approvals, inputs, tools, the verification of signatures
     """
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
-    prepared = Prepared(options, environ)
+    prepared = Prepared(options, environ, parts=parts)
     if options.mode != "replay":
-        require_supported(prepared.program)
+        require_supported(
+            prepared.program, prepared.runners(os.getcwd()), prepared.settings.mcp_http_hosts, prepared.embedded_tools
+        )
     console = console if console is not None else Console.standard(*pausing(observers))
     loaded = _scenario(prepared)
     declared = prepared.program.runbook.meta.inputs
     if loaded is not None:
         inputs, redactor = replayed_inputs(declared, loaded.scenario, options.given), Redactor()
     else:
-        inputs = await resolve(declared, options.given, resolvers(options, environ, console), prepared.floor.policies)
+        inputs = await resolve(declared, options.given, resolvers(prepared, console), prepared.floor.policies)
         redactor = prepared.redactor(inputs)
     played = loaded.folder.name if loaded is not None else None
     starter = loaded.scenario.actor if loaded is not None and options.actor is None else None
@@ -129,7 +131,6 @@ async def drive_new_run(
             has_secrets=bool(setup.secret_inputs),
             documents=tuple(documents.items()),
             private=prepared.approval_key.encode(),
-            witness=prepared.witness,
             live=output if opened.ledger is not None else None,
         )
         session = Session(
@@ -147,13 +148,15 @@ async def drive_new_run(
         return await drive_run(session)
 
 
-def run_file(file: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Executed:
+def run_file(
+    file: str, inputs: Mapping[str, Any] | None = None, *, parts: Parts | None = None, **options: Any
+) -> Executed:
     """Run a runbook and wait for it to end; `options` are those of `RunOptions`.
 
     Within a running event loop, await `execute` instead.
     """
     given = {name: GivenInput(value, "api") for name, value in (inputs or {}).items()}
-    return asyncio.run(execute(RunOptions(file=file, given=given, **options)))
+    return asyncio.run(execute(RunOptions(file=file, given=given, **options), parts=parts))
 
 
 def _scenario(prepared: Prepared) -> "Loaded | None":
@@ -195,38 +198,31 @@ def world_for(
     """The world that answers the run; tools run in the folder `working`."""
     program, options = prepared.program, prepared.options
 
-    def printed(path: str, stream: str, text: str) -> None:
-        for observer in observers:
-            observer.printed(path, stream, text)
-
-    transports = {
-        name: transport(
-            # A gert that a tool calls says which run started its run.
-            environment={**prepared.environ, PARENT_RUN: setup.run_id},
-            secrets=inputs.secrets,
-            redactor=redactor,
-            withheld=frozenset((*secret_names(program), *_bound(program, inputs), *_ours(prepared))),
-            working=working,
-            on_output=printed if observers else None,
-            platform=platform(),
-            run_id=setup.run_id,
-        )
-        for name, transport in TRANSPORTS.items()
-    }
+    callers = Callers(prepared, setup.run_id, inputs, redactor, observers, working)
+    runner = _runner(prepared, setup)
+    if runner is not None:
+        callers.transports[RUNNER] = runner
     givers: list[EvidenceGiver] = []
     if options.evidence:
-        file = EvidenceFile(options.evidence, setup.actor)
+        file = EvidenceEntries.from_file(options.evidence, setup.actor)
         file.require_steps({step.id for step in program.steps if isinstance(step, ManualStep)})
         givers.append(file)
-    givers.append(EvidenceDialogue(console, setup.actor))
+    control = _control(prepared, setup)
+    givers.append(control if control is not None else EvidenceDialogue(console, setup.actor))
     approvals = _approvals(prepared, setup, console)
     binding = Binding(
-        secrets=inputs.secrets, key=prepared.approval_key, host=machine_id(), locate=_locate(program, transports)
+        secrets=inputs.secrets,
+        key=prepared.approval_key,
+        host=machine_id(),
+        locate=callers.locate,
+        plan=runner.plan_of if runner is not None else None,
     )
     real = Real(
         program,
         Sanitizer(redactor),
-        transports=transports,
+        transports=callers.transports,
+        extensions=callers.extensions,
+        embedded=callers.embedded,
         approvals=approvals,
         collect=lambda ask: collect(ask, *givers),
         binding=binding,
@@ -236,38 +232,52 @@ def world_for(
         "probe": Probe(real, options.probe_effects),
     }
 
-    def abort() -> None:
-        for transport in transports.values():
-            transport.kill_all()
-
     tickets = approvals if isinstance(approvals, TicketApprovals) else None
+
+    def attach(ledger: Ledger) -> None:
+        for each in (tickets, control):
+            if each is not None:
+                each.attach(ledger)
+
     return LiveWorld(
         world=worlds.get(setup.mode, real),
         redactor=redactor,
-        abort=abort,
-        attach=tickets.attach if tickets is not None else None,
+        abort=callers.kill_all,
+        close=callers.close,
+        attach=attach,
         settle=tickets.settle if tickets is not None else None,
         binding=binding,
+        knows=runner.knows if runner is not None else None,
+        control=control,
     )
 
 
-def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[Subject], ProgramLocation | None]:
-    """How the program of a call is found, where its transport starts one."""
+def _runner(prepared: Prepared, setup: Setup) -> "RunnerTransport | None":
+    """How skills are called; None for a program whose tools name none."""
+    tools = (lookup.tool for lookup in prepared.program.lookups.values())
+    if not any(tool is not None and tool.meta.transport == RUNNER for tool in tools):
+        return None
+    from gert.ecosystem.host.runner.transport import runner_transport  # most runbooks call no skill
 
-    def locate(subject: Subject) -> ProgramLocation | None:
-        lookup = program.tool_names.get(subject.tool) if subject.tool is not None else None
-        tool = lookup.tool if lookup is not None else None
-        transport = transports.get(tool.meta.transport) if tool is not None else None
-        if tool is None or transport is None:
-            return None
-        return transport.locate(tool, tool.actions[subject.action], subject.inputs)
+    return runner_transport(prepared, setup)
 
-    return locate
+
+def _control(prepared: Prepared, setup: Setup) -> Control | None:
+    """What takes messages to the run, where another process controls it."""
+    options = prepared.options
+    if not options.controlled:
+        return None
+    must_sign = isinstance(prepared.database, Dsn)
+    return Control(setup.run_id, prepared.environ, must_sign=must_sign, steps=options.steps)
 
 
 def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalProvider:
-    """How approval is obtained: at the terminal, or with tickets in the ledger."""
+    """How approval is obtained: by the embedding program, at the terminal, or with tickets in the ledger."""
     options = prepared.options
+    if prepared.parts.approvals is not None:
+        from gert.ecosystem.host.embedding.approvals import EmbeddedApprovals
+
+        return EmbeddedApprovals(prepared.parts.approvals, prepared.verifier(), now)
     if options.approvals == "terminal":
         return TerminalApprovals(console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}")
     must_sign = isinstance(prepared.database, Dsn)
@@ -276,7 +286,7 @@ def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalPr
         drop_box.prepare()
     return TicketApprovals(
         setup.run_id,
-        approval_verifier(prepared.environ, is_strict=must_sign),
+        prepared.verifier(),
         must_sign=must_sign,
         channels=_channels(prepared),
         drop_box=drop_box,
@@ -299,30 +309,6 @@ def _channels(prepared: Prepared) -> list[Channel]:
     from gert.ecosystem.host.channels.settings import channels_for  # seldom needed, and not small
 
     return channels_for(prepared.settings, prepared.environ, prepared.state)
-
-
-def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
-    """The environment variables secret inputs come from; a tool gets them as inputs, or not at all."""
-    for name in inputs.secrets:
-        source = program.runbook.meta.inputs[name].from_
-        if source is not None and source.startswith("env/"):
-            yield source.removeprefix("env/")
-
-
-def _ours(prepared: Prepared) -> Iterator[str]:
-    """Variables that tools do not get: the address of the ledger, and secrets of notices."""
-    yield from secret_variables(prepared.program.runbook.meta, prepared.settings)
-    if isinstance(prepared.database, Dsn) and prepared.database.variable is not None:
-        yield prepared.database.variable
-
-
-def resolvers(options: RunOptions, environ: Mapping[str, str], console: Console) -> Resolvers:
-    """Where inputs are looked for."""
-    folder = os.path.dirname(os.path.abspath(options.file))
-    table: dict[str, Any] = {"env": EnvResolver(environ), "file": FileResolver(folder)}
-    # A dry run requests nothing of people, but an input is resolved before the run begins: it has to be known.
-    table["prompt"] = PromptResolver(console)
-    return Resolvers(table)
 
 
 def pausing(observers: tuple[Observer, ...]) -> tuple[Callable[[], None], Callable[[], None]]:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -29,9 +29,6 @@ from gert.kernel.foundation.signature import Key
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import Projection
 from gert.kernel.ledger.record import Batch, Claim, Event, Head, Written, hash_answer
-
-if TYPE_CHECKING:
-    from gert.ecosystem.host.runs.witness import Witness
 
 LONGEST = MAX_LINE_BYTES - 64 * 1024
 """What the data of an event may take; the rest of the line is for the envelope."""
@@ -96,7 +93,6 @@ class Journal:
 
     documents, private: stored with the first append, the latter beside the run and in no event
     live: writes what running steps print, until their answers are stored
-    witness: has every sealed head, outside the ledger
     """
 
     def __init__(
@@ -113,9 +109,7 @@ class Journal:
         private: bytes | None = None,
         adopt: bool = False,
         live: LiveOutput | None = None,
-        witness: "Witness | None" = None,
     ) -> None:
-        self._witness = witness
         self._run_id = run_id
         self._ledger = ledger
         self._mirror = mirror
@@ -184,6 +178,8 @@ class Journal:
         self._timestamp = ""
         line = _ANSWERS.encode(entry)
         self._answers.append(line)
+        if entry.answer.message_id is not None:
+            self._taken.append(entry.answer.message_id)
         if isinstance(entry.answer, ApprovalAnswer):
             self._taken += (each.message_id for each in entry.answer.responses if each.message_id is not None)
         if self._live is not None:
@@ -221,8 +217,8 @@ class Journal:
 
     async def flush(self) -> None:
         """Make what the witness has durable: the run has ended, or waits."""
-        if self._witness is not None:
-            await self._witness.flush()
+        if self._ledger is not None and self._ledger.witness is not None:
+            await self._ledger.witness.flush()
 
     def close(self) -> None:
         """Complete the mirror, and write no more output of running steps."""
@@ -234,7 +230,8 @@ class Journal:
     @property
     def problem(self) -> str | None:
         """Why the mirror or the witness is not complete, if it is not."""
-        found = (each.problem for each in (self._mirror, self._witness) if each is not None)
+        witness = self._ledger.witness if self._ledger is not None else None
+        found = (each.problem for each in (self._mirror, witness) if each is not None)
         return "; ".join(problem for problem in found if problem is not None) or None
 
     # --- appending
@@ -278,8 +275,6 @@ class Journal:
                 raise TraceError(f"the ledger refused an append to run `{self._run_id}`")
             self._written_at = time.monotonic()
             refused = written.refused
-            if self._witness is not None:
-                await self._witness.add(written.batch.head)
         if self._mirror is not None:
             self._mirror.write([event.line for event in batch.events])
         return refused

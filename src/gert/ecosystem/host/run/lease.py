@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+from gert.ecosystem.ledger.holder import is_gone
 from gert.errors import Busy, GertError
 from gert.kernel.ledger.port import Ledger
 
@@ -32,6 +33,12 @@ async def hold_lease(ledger: Ledger, run_id: str) -> AsyncIterator[None]:
         # The lease runs out by itself where it cannot be given back.
         with suppress(GertError):
             await ledger.release(run_id, worker)
+
+
+async def is_driven(ledger: Ledger, run_id: str) -> bool:
+    """Whether a process drives a run: it holds the lease, and is not known to have ended."""
+    lease = await ledger.lease(run_id)
+    return lease is not None and not (lease.holder is not None and is_gone(lease.holder))
 
 
 _WAIT: Final = "wait for it to end; a process that died on another host keeps its run for half a minute"

@@ -15,6 +15,7 @@ from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.runbook import DeniedStep, Failure, Outcome
 from gert.kernel.events.vocabulary import ApprovalMode, RunMode, RunStatus
+from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import masked
 
 MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe", "replay")
@@ -32,6 +33,11 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     approvals: who is asked for approval, and whether the run waits: at the terminal, elsewhere while it waits, or
         elsewhere while it is set aside
     break_glass: the reason for overriding governance in an emergency, where rules allow that
+    controlled: messages in the inbox of the run may cancel it and give evidence; no person is at the console
+    steps: a controlled run waits for a message before every call
+    run_id: the id of the run, where the caller chooses it
+    principal: the actor, where it is an agent
+    require_signed: approvals need a signature, whatever policies say
     """
 
     file: str
@@ -54,6 +60,11 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_parallel: int = MAX_PARALLEL
     timeout: float | None = None
     probe_effects: frozenset[str] = PROBED_EFFECTS
+    controlled: bool = False
+    steps: bool = False
+    run_id: str | None = None
+    principal: Principal | None = None
+    require_signed: bool = False
 
 
 def with_trace_file(options: RunOptions, settings: Settings, runbook: str, run_id: str) -> RunOptions:

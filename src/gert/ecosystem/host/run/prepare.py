@@ -1,6 +1,5 @@
 """What is known of a run before its inputs: the program, its policies, who runs it, what must be redacted."""
 
-import getpass
 import os
 import secrets
 from base64 import b64decode
@@ -8,19 +7,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from gert.ecosystem.approvals.port import SignatureVerifier
+from gert.ecosystem.host.config.approval_keys import approval_verifier
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
 from gert.ecosystem.host.config.platform import host_name
 from gert.ecosystem.host.config.policies import Floor, floor_for, require_sound
-from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for
+from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for, witness_place
 from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
-from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID, signing_key
+from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID
+from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Checked, Workspace
+from gert.ecosystem.host.embedding.ports import Parts, ToolExecutor
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.options import MODES, RunOptions, with_trace_file
 from gert.ecosystem.process.capture import marked
 from gert.ecosystem.process.environment import GERT_PREFIX, PARENT_RUN
+from gert.ecosystem.tools.runners import Runners
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
@@ -34,7 +40,7 @@ from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.program import Program
 
 if TYPE_CHECKING:
-    from gert.ecosystem.host.runs.witness import Witness
+    from gert.kernel.ledger.witness import Witness
 
 _KEY_FORMS: Final = ("base64", "ed25519")
 
@@ -42,9 +48,16 @@ _KEY_FORMS: Final = ("base64", "ed25519")
 class Prepared:
     """Everything that is known before inputs are resolved."""
 
-    def __init__(self, options: RunOptions, environ: Mapping[str, str], workspace: Workspace | None = None) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        environ: Mapping[str, str],
+        workspace: Workspace | None = None,
+        parts: Parts | None = None,
+    ) -> None:
         _require_sense(options)
         self.options = options
+        self.parts = _checked(parts)
         self.environ = environ
         self.database: Database | None = database_for(options.db or None, options.dsn, environ)
         self.workspace = workspace = workspace or Workspace()
@@ -56,10 +69,13 @@ class Prepared:
         self.settings: Settings = settings_for(
             workspace, folder, options.config, environ, files=workspace.files_of(options.file, self.program)
         )
+        if options.witness is not None:
+            witness = witness_place(workspace.working, options.witness)
+            self.settings = msgspec.structs.replace(self.settings, witness=witness)
         self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies, self.settings)
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
-        self.actor = options.actor or user_name()
+        self.actor = options.actor or (options.principal.id if options.principal is not None else user_name())
         self.approval_key = secrets.token_hex(32)
         """The key of a new run; a run that is resumed has its own."""
         if not is_plain(self.actor):
@@ -74,10 +90,29 @@ class Prepared:
         self.witness = self._witness()
 
     @property
+    def embedded_tools(self) -> dict[str, ToolExecutor]:
+        """The executors that the embedding program brings for tools of this runbook, by tool."""
+        found = {name: self.parts.executor_of(name) for name in self.program.tool_names} if self.parts.tools else {}
+        return {name: executor for name, executor in found.items() if executor is not None}
+
+    def verifier(self) -> SignatureVerifier:
+        """What verifies signatures on approvals; on a ledger that others can write to, only keys with an owner do."""
+        if self.parts.verifier is not None:
+            from gert.ecosystem.host.embedding.verifier import EmbeddedVerifier
+
+            return EmbeddedVerifier(self.parts.verifier)
+        return approval_verifier(self.environ, is_strict=isinstance(self.database, Dsn))
+
+    @property
     def tool_hashes(self) -> dict[str, str]:
         """The digests of the tools, by entry."""
         found = self.program.lookups.items()
         return {entry: lookup.document.digest for entry, lookup in found if lookup.document is not None}
+
+    @property
+    def skill_hashes(self) -> dict[str, str]:
+        """The digests of the skills that the tools name, by id."""
+        return {name: lookup.document.digest for name, lookup in self.program.skills.items()}
 
     @property
     def ledger(self) -> Database:
@@ -86,27 +121,21 @@ class Prepared:
 
     def _witness(self) -> "Witness | None":
         """Where sealed heads are appended to beside the ledger; UsageError where no key seals them."""
-        where, required = self.options.witness or self.settings.witness, self.settings.witness_required
-        if where is None and required:
-            raise UsageError("`ledger.witness_required` is set, and no witness is named", hint="set `ledger.witness`")
-        if where is None or self.options.mode != "real":
+        if self.options.mode != "real" or not (self.settings.witness or self.settings.witness_required):
             return None
-        if signing_key(self.environ) is None:
-            raise UsageError(
-                "a witness needs a signing key: without one, heads are not sealed",
-                hint="set GERT_TRACE_SIGNING_KEY, or leave the witness out",
-            )
-        from gert.ecosystem.host.runs.witness import witness_at  # most runs have no witness
+        from gert.ecosystem.host.config.witness import witness_for  # most runs have no witness
 
-        return witness_at(where, required=required)
+        return witness_for(self.settings, self.environ, self.ledger)
 
     @property
     def documents(self) -> dict[str, Document]:
-        """Every document the run is started with, by path: the runbook, its tools and policies."""
+        """Every document the run is started with, by path: the runbook, its tools, skills and policies."""
         found = {os.path.abspath(self.options.file): self.checked.document}
         for lookup in self.program.lookups.values():
             if lookup.document is not None and lookup.file is not None:
                 found[os.path.abspath(os.path.join(self.workspace.working, lookup.file))] = lookup.document
+        for skill in self.program.skills.values():
+            found[os.path.abspath(skill.file)] = skill.document
         return found | {os.path.abspath(path): document for path, document in self.floor.documents.items()}
 
     @property
@@ -140,9 +169,13 @@ class Prepared:
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
         return Redactor([*known, *read, *map(marked, known)])
 
+    def runners(self, working: str) -> Runners:
+        """What finds the runners of extensions; programs run in the folder `working`."""
+        return self.workspace.runners(os.path.dirname(os.path.abspath(self.options.file)), self.environ, working)
+
     def begin(self) -> str:
         """A new run id; its trace is written where settings want it, unless the caller says where."""
-        run_id = new_run_id(now())
+        run_id = self.options.run_id or new_run_id(now())
         self.options = with_trace_file(self.options, self.settings, self.program.runbook.meta.name, run_id)
         return run_id
 
@@ -184,6 +217,8 @@ class Prepared:
             scenario=scenario,
             parent_run_id=parent_run_id or self._parent_run(),
             start=self._start(inputs, recent, working) if self.options.mode == "real" else None,
+            principal=self.options.principal,
+            require_signed=self.options.require_signed,
         )
         return Setup(
             program=self.program,
@@ -211,6 +246,7 @@ class Prepared:
             working=working or os.getcwd(),
             documents={path: document.digest for path, document in self.documents.items()},
             tools=self.tool_hashes,
+            skills=self.skill_hashes,
             secret_inputs=tuple(sorted(inputs.secrets)),
             policies=tuple(os.path.abspath(path) for path in options.policies),
             config=os.path.abspath(options.config) if options.config else None,
@@ -221,6 +257,7 @@ class Prepared:
             timeout=options.timeout,
             trace=os.path.abspath(options.trace) if options.trace else None,
             state_dir=self.state,
+            witness=self.settings.witness,
             recent=recent,
         )
 
@@ -246,6 +283,14 @@ def _our_keys(environ: Mapping[str, str]) -> Iterator[str]:
             yield rest
             with suppress(ValueError):
                 yield b64decode(rest, validate=True).decode("utf-8", "surrogateescape")
+
+
+def _checked(parts: Parts | None) -> Parts:
+    if parts is None:
+        return Parts()
+    from gert.ecosystem.host.embedding.calling import require_parts  # most runs bring no parts
+
+    return require_parts(parts)
 
 
 def _require_sense(options: RunOptions) -> None:
@@ -286,11 +331,3 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def user_name() -> str:
-    """The user of this machine."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return f"uid-{os.getuid()}" if hasattr(os, "getuid") else "unknown"

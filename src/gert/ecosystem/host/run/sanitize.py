@@ -15,7 +15,6 @@ from gert.kernel.engine.requests import (
     EvidenceAnswer,
     PauseAnswer,
     Request,
-    Response,
     TicketAnswer,
     ToolAnswer,
 )
@@ -24,6 +23,7 @@ from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor
 from gert.kernel.foundation.secret_refs import without_marks
+from gert.kernel.governance.approval import Response
 
 A = TypeVar("A", bound=Answer)
 

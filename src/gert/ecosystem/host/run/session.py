@@ -1,5 +1,6 @@
 """One session of a run: this process drives it until it ends or waits, reports the outcome and records a scenario."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from gert.ecosystem.host.redrive.record import Opened, load_record
 from gert.ecosystem.host.redrive.redrive import Then, approval_check, redrive
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
+from gert.ecosystem.host.run.control import Control
 from gert.ecosystem.host.run.driver import Suspended
 from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
 from gert.ecosystem.host.run.options import Executed, Pending, Recorded
@@ -21,7 +23,7 @@ from gert.ecosystem.host.run.rate_limit import claims_for
 from gert.ecosystem.host.run.signals import TIMEOUT, Relay, interruptible, limited, relayed
 from gert.ecosystem.host.run.worlds import World
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AwaitApproval, Request
+from gert.kernel.engine.requests import AwaitApproval, CallTool, Request
 from gert.kernel.engine.run import RunResult
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.ledger.port import Ledger
@@ -34,18 +36,24 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
     """The world of a run, and what ends with it.
 
     abort: ends at once what the world has started
+    close: stops what the world keeps running between calls; called when this process stops driving the run
     attach: called with the ledger that the run is recorded in
     settle: called when the run has ended, and not while it waits
     binding: binds approvals to what would run
     redactor: masks everything that must not be shown
+    knows: whether what became of an announced call is on record elsewhere, or whether it never began
+    control: takes messages that control the run, where another process may send them
     """
 
     world: World
     redactor: Redactor
     abort: Callable[[], object] = lambda: None
+    close: Callable[[], Awaitable[object]] | None = None
     attach: Callable[[Ledger], object] | None = None
     settle: Callable[[], Awaitable[object]] | None = None
     binding: Binding | None = None
+    knows: Callable[[CallTool], bool] | None = None
+    control: Control | None = None
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +85,7 @@ class _Live(Then):
 
     def __init__(self, session: Session) -> None:
         self.world = session.live.world
+        self.gate = session.live.control.gate if session.live.control is not None else None
         self._on_live = session.on_live
         self._is_live = False
         # Its time was over before this session began.
@@ -90,12 +99,12 @@ class _Live(Then):
         if self._reason is not None and self.driver is not None:
             self.driver.cancel(self._reason)
 
-    def cancel(self, reason: str) -> None:
+    def cancel(self, reason: str, message_id: int | None = None) -> None:
         """Stop the run, or keep the cancellation back."""
         if reason == TIMEOUT and self._is_over:
             return  # what runs by now is `finally`
         if self._is_live and self.driver is not None:
-            self.driver.cancel(reason)
+            self.driver.cancel(reason, message_id)
         else:
             self._reason = self._reason or reason
 
@@ -143,6 +152,7 @@ async def _drive(session: Session, relay: Relay) -> _Ended:
     if session.live.attach is not None and session.opened.ledger is not None:
         session.live.attach(session.opened.ledger)
     with interruptible(then, session.live.abort, relay) as pressed, limited(then, session.timeout):
+        watch = asyncio.create_task(session.live.control.watch(then)) if session.live.control is not None else None
         try:
             result = await redrive(
                 setup,
@@ -150,7 +160,7 @@ async def _drive(session: Session, relay: Relay) -> _Ended:
                 session.journal,
                 then,
                 lanes=prepared.options.max_parallel,
-                verify=approval_check(prepared.environ, prepared.database),
+                verify=approval_check(prepared.verifier),
                 # In a replay and in a dry run nothing is waited for: time passes as the answers say.
                 clock=session.clock or RunClock() if setup.mode in ("real", "probe") else None,
                 asks=session.recording.asks if session.recording is not None else None,
@@ -159,6 +169,12 @@ async def _drive(session: Session, relay: Relay) -> _Ended:
         except Suspended as suspended:
             pending = tuple(_pending(prepared, ask) for ask in suspended.asks)
             return _Ended(pending=pending, interrupted=bool(pressed))
+        finally:
+            if watch is not None:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
+            if session.live.close is not None:
+                await session.live.close()
     return _Ended(result, interrupted=bool(pressed))
 
 

@@ -8,12 +8,13 @@ probe      asks tools that write nothing and touch only what is allowed, as long
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
+from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
 import msgspec
 
 from gert.ecosystem.approvals.port import ApprovalProvider, StillOpen
-from gert.ecosystem.host.config.supported import CallsTools
+from gert.ecosystem.host.config.supported import CallsExtensions, CallsTools
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.tools.outputs import Interrupted
@@ -35,11 +36,13 @@ from gert.kernel.engine.requests import (
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
+    call_of,
     failed_answer,
 )
 from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.events.runbook import Failure
 from gert.kernel.governance.contract import UNKNOWN, Contract
+from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.program import Program
 
 PROBED_EFFECTS: Final = frozenset({"network"})
@@ -96,7 +99,10 @@ class DryRun:
 
 
 class Real:
-    """Asks processes and people; every answer is redacted before anyone sees it."""
+    """Asks processes and people; every answer is redacted before anyone sees it.
+
+    embedded: what calls a tool in place of its transport, by tool
+    """
 
     def __init__(
         self,
@@ -104,16 +110,20 @@ class Real:
         intake: Sanitizer,
         *,
         transports: Mapping[str, CallsTools],
+        extensions: CallsExtensions | None = None,
         approvals: ApprovalProvider,
         collect: Callable[[CollectEvidence], Awaitable[EvidenceAnswer]],
         binding: Binding | None = None,
+        embedded: Mapping[str, CallsTools] = MappingProxyType({}),
     ) -> None:
         self._program = program
         self._intake = intake
         self._transports = transports
+        self._extensions = extensions
         self._approvals = approvals
         self._collect = collect
         self._binding = binding
+        self._embedded = embedded
         self._answers: Mapping[type[Request[Any]], Callable[[Any], Awaitable[AnyAnswer]]] = {
             CallTool: self._call,
             CallPreview: self._preview,
@@ -156,7 +166,7 @@ class Real:
         tool = self._program.tool_names[ask.tool].tool
         if tool is None:
             return ToolAnswer(failure=Failure("not_found", f"the tool `{ask.tool}` is not there"))
-        transport = self._transports.get(tool.meta.transport)
+        transport = self._caller(ask.tool, tool)
         if transport is None:
             message = f"the transport `{tool.meta.transport}` of the tool `{ask.tool}` is not supported yet"
             return ToolAnswer(failure=Failure("transport", message))
@@ -164,17 +174,25 @@ class Real:
             ask = msgspec.structs.replace(ask, approval=self._binding.here(ask.approval))
         return await transport.call(tool, ask.action, tool.actions[ask.action], ask)
 
+    def _caller(self, name: str, tool: Tool) -> CallsTools | None:
+        """What calls a tool: the executor of the embedding program, or the transport of the tool."""
+        return self._embedded.get(name) or self._transports.get(tool.meta.transport)
+
     async def _preview(self, ask: CallPreview) -> ToolAnswer:
         """Run the preview of an action, which is a command of its own."""
         tool = self._program.tool_names[ask.tool].tool
         shown = tool.actions[ask.action].shown if tool is not None else None
-        transport = self._transports.get(tool.meta.transport) if tool is not None else None
+        transport = self._caller(ask.tool, tool) if tool is not None else None
         if tool is None or shown is None or transport is None:
             return ToolAnswer(failure=Failure("transport", f"`{ask.tool}` cannot show what `{ask.action}` would do"))
         return msgspec.structs.replace(await transport.call(tool, ask.action, shown, ask), preview=True)
 
     async def _extend(self, ask: CallExtension) -> ToolAnswer:
-        return ToolAnswer(failure=Failure("not_found", f"there is no runner for the extension `{ask.extension}`"))
+        if self._extensions is None:
+            return ToolAnswer(failure=Failure("not_found", f"there is no runner for the extension `{ask.extension}`"))
+        if ask.approval is not None and self._binding is not None:
+            ask = msgspec.structs.replace(ask, approval=self._binding.here(ask.approval))
+        return await self._extensions.call(ask)
 
     async def _submit(self, ask: SubmitApproval) -> TicketAnswer:
         if self._binding is None:
@@ -190,6 +208,7 @@ class Real:
             folder=request.folder,
             host=request.host,
             secrets=request.secrets,
+            plan=request.plan,
         )
 
     async def _await(self, ask: AwaitApproval) -> ApprovalAnswer:
@@ -246,8 +265,8 @@ class Probe:
 def subject_of_call(ask: CallTool | CallExtension | CollectEvidence) -> Subject:
     """The call that an approval is about, as it is about to be made."""
     if isinstance(ask, CallTool):
-        return Subject(inputs=ask.inputs, tool=ask.tool, action=ask.action)
-    return Subject(inputs=ask.inputs)
+        return Subject(inputs=ask.inputs, tool=ask.tool, action=ask.action, call=call_of(ask.key))
+    return Subject(inputs=ask.inputs, extension=ask.extension if isinstance(ask, CallExtension) else None)
 
 
 def why_skipped(contract: Contract, allowed: Set[str], mode: str = "probe") -> str | None:

@@ -120,5 +120,8 @@ def _blocked_on(entry: Entry) -> str | None:
 def _failure_reason(entry: Entry) -> str | None:
     if entry.head.agent is not None:
         return entry.head.agent.failure_reason if entry.standing == "failed" else None
+    if entry.head.runner is not None:
+        execution = entry.head.runner
+        return f"{execution.rule}: {execution.message}" if execution.rule is not None else None
     found = entry.head.runbook
     return f"{found.failure_kind}: {found.failure}" if found is not None and found.failure_kind is not None else None

@@ -22,17 +22,19 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import TraceError
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.events.runbook import Start
+from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.runbook_fold import OpenCall
 
 Standing = Literal[
-    "running", "waiting", "cut-off", "abandoned", "completed", "failed", "error", "cancelled", "active", "paused"
+    "running", "waiting", "cut-off", "abandoned", "completed", "failed", "error", "cancelled", "active", "paused",
+    "in-doubt",
 ]  # fmt: skip
-"""How a run stands; `active` and `paused` are agent runs only."""
+"""How a run stands; `active` and `paused` are agent runs only, `in-doubt` are executions of runners only."""
 
-OPEN: Final = ("running", "waiting", "cut-off", "active", "paused")
+OPEN: Final = ("running", "waiting", "cut-off", "active", "paused", "in-doubt")
 STATUSES: Final = (
-    "running", "waiting", "cut-off", "active", "paused",
+    "running", "waiting", "cut-off", "active", "paused", "in-doubt",
     "ended", "completed", "failed", "error", "cancelled", "abandoned",
 )  # fmt: skip
 
@@ -95,9 +97,9 @@ class Entry(msgspec.Struct, kw_only=True):
         return self.head.run_id
 
     @property
-    def kind(self) -> Literal["runbook", "agent"]:
+    def kind(self) -> RunKind:
         """What kind of run it is."""
-        return "runbook" if self.head.kind == "runbook" else "agent"
+        return self.head.kind
 
     @property
     def tenant(self) -> str | None:
@@ -131,7 +133,9 @@ class Entry(msgspec.Struct, kw_only=True):
     @property
     def standing(self) -> Standing:
         """Its status; a run that no process drives and that waits for nothing was cut off."""
-        found = self.head.runbook
+        found, execution = self.head.runbook, self.head.runner
+        if execution is not None:
+            return "cut-off" if execution.status == "running" and not self.is_driven else execution.status
         if found is None:
             return self.head.agent.status if self.head.agent is not None else "active"
         if found.ended is not None:

@@ -13,10 +13,10 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, ledger_name, mask_password, open_ledger
-from gert.ecosystem.ledger.holder import is_gone
+from gert.ecosystem.host.run.lease import is_driven
 from gert.ecosystem.ledger.waiting import is_closed
 from gert.errors import GertError, TraceError, Unavailable
-from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.port import Ledger, OnUnreadable
 from gert.kernel.ledger.record import Head, RunFilter, SchemaInfo
 
 T = TypeVar("T")
@@ -53,17 +53,31 @@ class Archive:
         """The end of a run."""
         return self.ask(lambda ledger: ledger.head(run_id))
 
-    def heads(self, *, tenant: str | None = None, since: datetime | None = None) -> Iterator[Head]:
-        """The runs that were last written at `since` or later, the last first; no more are read than are wanted."""
+    def heads(
+        self,
+        *,
+        tenant: str | None = None,
+        since: datetime | None = None,
+        on_unreadable: OnUnreadable = lambda _, __: None,
+    ) -> Iterator[Head]:
+        """The runs that were last written at `since` or later, the last first; no more are read than are wanted.
+
+        on_unreadable: called for each run that cannot be read
+        """
         seen: set[str] = set()
+        unreadable: dict[str, GertError] = {}
         limit = _FIRST_HEADS
         while True:
-            found = self.ask(partial(_runs, tenant=tenant, since=since, limit=limit))
+            before = set(unreadable)
+            chosen = RunFilter(tenant=tenant, since=since, limit=limit)
+            found = self.ask(partial(_runs, chosen=chosen, on_unreadable=unreadable.__setitem__))
+            for run_id in unreadable.keys() - before:
+                on_unreadable(run_id, unreadable[run_id])
             for head in found:
                 if head.run_id not in seen:
                     seen.add(head.run_id)
                     yield head
-            if len(found) < limit:
+            if len(found) + len(unreadable) < limit:
                 return
             limit *= _MORE
 
@@ -91,8 +105,7 @@ class Archive:
 
     def is_held(self, run_id: str) -> bool:
         """Whether a worker holds the run, and is not known to have ended."""
-        lease = self.ask(lambda ledger: ledger.lease(run_id))
-        return lease is not None and not (lease.holder is not None and is_gone(lease.holder))
+        return self.ask(lambda ledger: is_driven(ledger, run_id))
 
     def wait(self, run_id: str, after: int, timeout: float, stop: Event) -> None:
         """Wait until a run has more than `after` events, for so long at most; whoever writes wakes us, or `stop`."""
@@ -190,8 +203,8 @@ def _number_of(place: Database) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-async def _runs(ledger: Ledger, *, tenant: str | None, since: datetime | None, limit: int) -> list[Head]:
-    return await ledger.runs(RunFilter(tenant=tenant, since=since, limit=limit))
+async def _runs(ledger: Ledger, *, chosen: RunFilter, on_unreadable: OnUnreadable) -> list[Head]:
+    return await ledger.runs(chosen, on_unreadable)
 
 
 async def _stream(ledger: Ledger, *, run_id: str, since: int) -> AsyncGenerator[bytes, None]:

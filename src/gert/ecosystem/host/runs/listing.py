@@ -7,13 +7,15 @@ from types import TracebackType
 from typing import Final, Self
 
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.redrive.record import find_run, no_such_run, require_run_id, start_of
+from gert.ecosystem.host.redrive.record import start_of
 from gert.ecosystem.host.runs.entry import Entry, Place
+from gert.ecosystem.host.runs.find import find_run, no_such_run, require_run_id
 from gert.ecosystem.host.runs.follow import Following
 from gert.ecosystem.host.runs.ledger_reader import Archive
-from gert.errors import GertError, TraceError
+from gert.errors import Busy, GertError, TraceError, Unavailable
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete
+from gert.kernel.ledger.port import OnUnreadable
 from gert.kernel.ledger.record import Head
 
 _MOST_LAST: Final = 64
@@ -39,21 +41,35 @@ class Runs:
     ) -> None:
         self.close()
 
-    def newest(self, since: datetime | None = None, tenant: str | None = None) -> Iterator[Entry]:
-        """The runs that began since, the last written first."""
+    def newest(
+        self,
+        since: datetime | None = None,
+        tenant: str | None = None,
+        on_unreadable: OnUnreadable = lambda _, __: None,
+    ) -> Iterator[Entry]:
+        """The runs that began since, the last written first.
+
+        on_unreadable: called for each run that cannot be read
+        """
         if not self.place.is_there:
             return
-        for head in self.archive.heads(tenant=tenant, since=since):
-            entry = self._entry(head)
+        for head in self.archive.heads(tenant=tenant, since=since, on_unreadable=on_unreadable):
+            try:
+                entry = self._entry(head)
+            except (Busy, Unavailable):
+                raise
+            except GertError as problem:
+                on_unreadable(head.run_id, problem)
+                continue
             if since is None or (entry.started is not None and entry.started >= since):
                 yield entry
 
-    def find(self, start: str) -> str:
-        """The id that begins like this, if only one does."""
+    def find(self, named: str) -> str:
+        """The id of the run of this name: its id, a unique prefix, or `last`."""
         if not self.place.is_there:
-            require_run_id(start)
-            raise no_such_run(start, self.place.name)
-        return self.archive.ask(lambda ledger: find_run(ledger, start, self.place.name))
+            require_run_id(named)
+            raise no_such_run(named, self.place.name)
+        return self.archive.ask(lambda ledger: find_run(ledger, named, self.place.name))
 
     def entry(self, run_id: str) -> Entry:
         """One run; TraceError where there is none."""
@@ -86,6 +102,8 @@ class Runs:
     def _entry(self, head: Head) -> Entry:
         entry = Entry(place=self.place, head=head)
         found = head.runbook
+        if head.runner is not None and not head.runner.is_recorded:
+            entry.is_driven = self.archive.is_held(head.run_id)
         if found is None:
             return entry
         with suppress(GertError):

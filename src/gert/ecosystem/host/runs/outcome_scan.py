@@ -22,6 +22,7 @@ from gert.errors import TraceError, Unavailable
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.outcomes import Selection
+from gert.kernel.events.runner import PlanCreated
 from gert.kernel.events.summary import RunSummary, says_nothing
 
 TRACE_SUFFIX: Final = ".jsonl"
@@ -87,7 +88,9 @@ class Scan:
         if isinstance(database, str) and not os.path.exists(database):
             return
         with as_document(), Archive(database) as archive:
-            for head in archive.heads():
+            for head in archive.heads(
+                on_unreadable=lambda run_id, problem: self._skip(f"{name}: {run_id}", problem.message)
+            ):
                 run = None
                 with self._skipping(f"{name}: {head.run_id}"):
                     if head.kind == "runbook":
@@ -101,8 +104,8 @@ class Scan:
         if first is None:
             raise TraceError("it is empty")
         start = _first_event(first[0])
-        if start.type == RunStarted.type:
-            return None  # a ledger may hold agent runs as well, and those have no outcome
+        if start.type in (RunStarted.type, PlanCreated.type):
+            return None  # a ledger may hold runs of agents and runners as well, and those have no outcome
         run = RunSummary.begin(start, trace)
         self.traces += 1
         objection = self._selection.objection(run)

@@ -10,12 +10,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import ledger_of
+from gert.ecosystem.host.runs.find import find_run, no_such_run
 from gert.ecosystem.ledger.jsonl.lines import read_lines
 from gert.errors import Busy, DocumentError, TraceError, Unavailable, UsageError
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.chain import ChainReader, ChainReport
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
+from gert.kernel.events.runner import PlanCreated
 from gert.kernel.events.seal import Check, SealReport, check_seal
+from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.signature import Keys
 
 if TYPE_CHECKING:
@@ -62,8 +66,19 @@ class Unreadable:
     reason: str
 
 
-def open_trace(file: str | None, db: str | None, run_id: str | None, dsn: Dsn | None = None) -> Trace:
-    """Find a trace: in a file, on standard input (`-`), or as a run in a ledger."""
+def open_trace(
+    file: str | None, db: str | None, run_id: str | None, dsn: Dsn | None = None, state: str | None = None
+) -> Trace:
+    """Find a trace: in a file, on standard input (`-`), or as a run in a ledger.
+
+    file: the file, or a run where there is no such file
+    state: the state directory whose ledger is meant where no other is named
+    """
+    may_be_run = state is not None or db is not None or dsn is not None
+    if file is not None and may_be_run and _names_run(file):
+        if run_id is not None:
+            raise UsageError("the run is named twice", hint="pass it as an argument or with --run")
+        file, run_id = None, file
     if sum(place is not None for place in (file, db, dsn)) > 1:
         raise UsageError("expected a file or a database, found both", hint="leave out FILE, `--db` or `--dsn`")
     if db is not None:
@@ -72,7 +87,11 @@ def open_trace(file: str | None, db: str | None, run_id: str | None, dsn: Dsn | 
     if ledger is not None:
         return _trace_in_ledger(ledger, run_id)
     if file is None:
-        raise UsageError("expected a trace", hint="name a file, `-` for standard input, or `--db FILE --run ID`")
+        if run_id is None or state is None:
+            raise UsageError("expected a trace", hint="name a file, `-` for standard input, or name a run: `last`")
+        if not os.path.exists(ledger_of(state)):
+            raise no_such_run(run_id, ledger_of(state))
+        return _trace_in_ledger(ledger_of(state), run_id)
     if file == STDIN:
         if sys.stdin is None:
             raise UsageError("there is no standard input")
@@ -82,14 +101,19 @@ def open_trace(file: str | None, db: str | None, run_id: str | None, dsn: Dsn | 
     return Trace(file, run_id, lambda: _file_chunks(file), lambda: _file_lines(file))
 
 
+def _names_run(text: str) -> bool:
+    """Whether a text can only name a run: there is no such file, and it is not written like one."""
+    return is_run_id(text) and not os.path.splitext(text)[1] and not os.path.lexists(text)
+
+
 def verify_trace(
     trace: Trace, keys: Keys, *, key_id: str | None = None, require_signature: bool = False
 ) -> tuple[ChainReport, SealReport]:
     """Read a trace once and check its chain and its seal.
 
     A signature is demanded by whoever requires it, names a key, or holds one. A last line without its line
-    break was not written whole, even if all else of it is there. An agent run has no end of its own: where a ledger
-    keeps one, it is held against that.
+    break was not written whole, even if all else of it is there. A run of an agent or a runner has no end of its own:
+    where a ledger keeps one, it is held against that.
     """
     reader, first, last = ChainReader(), b"", b"\n"
     for line in trace.lines():
@@ -98,8 +122,8 @@ def verify_trace(
     report = reader.report()
     if not last.endswith(b"\n") and report.torn is None:
         report = replace(report, torn="it has no line break")
-    if _is_agent(first):
-        return report, _check_agent(trace, report, keys, key_id=key_id, require_signature=require_signature)
+    if _has_no_end(first):
+        return report, _check_open_end(trace, report, keys, key_id=key_id, require_signature=require_signature)
     seal = check_seal(report, keys, require_signature=require_signature, key_id=key_id, run_id=trace.run_id)
     return report, seal
 
@@ -121,17 +145,17 @@ def _lines_in(chunk: bytes) -> Iterator[bytes]:
         yield from (part + b"\n" for part in chunk[:-1].split(b"\n"))
 
 
-def _is_agent(line: bytes) -> bool:
+def _has_no_end(line: bytes) -> bool:
     try:
-        return decode(line.removesuffix(b"\n")).type == RunStarted.type
+        return decode(line.removesuffix(b"\n")).type in (RunStarted.type, PlanCreated.type)
     except TraceError:
         return False
 
 
-def _check_agent(
+def _check_open_end(
     trace: Trace, report: ChainReport, keys: Keys, *, key_id: str | None, require_signature: bool
 ) -> SealReport:
-    """Check the trace of an agent run, which has no end of its own: only its ledger knows and seals its head."""
+    """Check the trace of a run of an agent or a runner: only its ledger knows and seals its head."""
     from gert.ecosystem.host.runs.verify import Demands
 
     found = trace.verified(Demands(keys, key_id, require_signature))
@@ -140,8 +164,8 @@ def _check_agent(
     demanded = require_signature or key_id is not None or len(keys) > 0
     broken = report.breaks[0].message if report.breaks else report.torn
     chain = Check(1, "chain", broken is None, broken or f"{report.events} events, no breaks")
-    head = Check(2, "head", None, "only its ledger says where an agent run ends")
-    seal = Check(3, "seal", False if demanded else None, "only the ledger of an agent run holds its seal")
+    head = Check(2, "head", None, "only its ledger says where this kind of run ends")
+    seal = Check(3, "seal", False if demanded else None, "only the ledger of this kind of run holds its seal")
     return SealReport((chain, head, seal), None, report.events)
 
 
@@ -166,23 +190,15 @@ def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
 
 def _pick_run(archive: "Archive", run_id: str | None) -> str:
     if run_id is not None:
-        if next(archive.lines(run_id), None) is not None:
-            return run_id
-        raise UsageError(f"there is no run `{run_id}` in `{archive.name}`", hint=_runs_hint(archive))
-    first = list(islice(archive.heads(), 2))
+        return archive.ask(lambda ledger: find_run(ledger, run_id, archive.name))
+    first = list(islice(archive.heads(), _RUNS_SHOWN + 1))
     if not first:
         raise UsageError(f"there are no runs in `{archive.name}`")
     if len(first) > 1:
-        raise UsageError(
-            f"there are several runs in `{archive.name}`", hint=f"choose one with `--run`: {_runs_hint(archive)}"
-        )
+        listed = ", ".join(sorted(f"`{head.run_id}`" for head in first[:_RUNS_SHOWN]))
+        more = ", and more" if len(first) > _RUNS_SHOWN else ""
+        raise UsageError(f"there are several runs in `{archive.name}`", hint=f"name one: {listed}{more}")
     return first[0].run_id
-
-
-def _runs_hint(archive: "Archive") -> str:
-    runs = sorted(head.run_id for head in islice(archive.heads(), _RUNS_SHOWN + 1))
-    listed = ", ".join(f"`{run}`" for run in runs[:_RUNS_SHOWN])
-    return (f"it has {listed}" if runs else "it has none") + (", and more" if len(runs) > _RUNS_SHOWN else "")
 
 
 def _run_chunks(ledger: str | Dsn, run_id: str) -> Iterator[bytes]:

@@ -69,6 +69,10 @@ class ScriptedModel:
             await arrived
         return self.requests[count - 1]
 
+    def max_cost_usd(self, model: str, prompt_tokens: int) -> float:
+        """Return what a call costs in advance: nothing. Its usage is counted when it has ended."""
+        return 0.0
+
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Return the next answer."""
         self.requests.append(request)

@@ -1,0 +1,175 @@
+"""The outline of a runbook that every picture is drawn from: blocks within blocks, with risk, verdict and result."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from gert.ecosystem.host.policy.explain_runbook import ExplainedStep
+from gert.kernel.events import runbook as says
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.path import child, split
+from gert.kernel.foundation.text import one_line
+from gert.kernel.runbook.documents.steps import BranchStep, EndStep, GroupStep, ParallelStep, RepeatStep, Step, ToolStep
+from gert.kernel.runbook.program import Program
+
+LONGEST: Final = 48
+Kind = Literal["step", "branch", "parallel", "loop", "end"]
+RESULTS: Final = ("success", "failed", "error", "skipped")
+MARKS: Final = {"success": "✓", "failed": "✗", "error": "✗", "skipped": "-", "running": "→"}
+
+
+class Arm(msgspec.Struct, frozen=True):
+    """One arm of a branch or lane of a parallel block."""
+
+    label: str
+    blocks: tuple["Block", ...]
+    was_taken: bool = True
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """A step, and what is inside it.
+
+    id: unique in the picture
+    name: how jumps name it
+    verdict: what the policies decide; `result` is what a run made of it
+    jumps_to: the step that it may jump back to
+    """
+
+    id: str
+    name: str
+    kind: Kind
+    title: str
+    detail: str = ""
+    risk: str = ""
+    verdict: str = ""
+    arms: tuple[Arm, ...] = ()
+    jumps_to: str | None = None
+    result: str | None = None
+    is_manual: bool = False
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a person has to approve it."""
+        return self.verdict == "require-approval"
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """A runbook as a picture shows it."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    finally_: tuple[Block, ...] = ()
+    of_run: str | None = None
+
+
+def outline_of(
+    program: Program, explained: Iterable[ExplainedStep], results: Mapping[str, str] | None = None
+) -> Outline:
+    """The outline of a runbook; with `results`, by path, that of a run of it."""
+    builder = _Builder({id(each.step): each for each in explained}, results)
+    runbook = program.runbook
+    return Outline(
+        runbook.meta.name,
+        builder.blocks(runbook.steps, ""),
+        builder.blocks(runbook.finally_ or (), ""),
+    )
+
+
+class _Builder:
+    def __init__(self, explained: Mapping[int, ExplainedStep], results: Mapping[str, str] | None) -> None:
+        self._explained = explained
+        self._results = results
+        self._count = 0
+
+    def blocks(self, steps: tuple[Step, ...], path: str) -> tuple[Block, ...]:
+        named = [(step, step.id or f"{step.type}#{at}") for at, step in enumerate(steps, 1)]
+        return tuple(self._block(step, child(path or None, name)) for step, name in named)
+
+    def _block(self, step: Step, path: str) -> Block:
+        self._count += 1
+        number = f"s{self._count}"
+        explained = self._explained.get(id(step))
+        title = step.title.source if step.title is not None else step.id or step.type
+        return Block(
+            id=number,
+            name=step.id or "",
+            kind=_kind(step),
+            title=one_line(title, LONGEST),
+            detail=one_line(_detail(step), LONGEST),
+            risk=explained.explanation.risk.word if explained is not None else "",
+            verdict=explained.explanation.decision.verdict.word if explained is not None else "",
+            arms=self._arms(step, path),
+            jumps_to=step.next.step if step.next is not None else None,
+            result=self._results.get(path) if self._results is not None else None,
+            is_manual=step.type == "manual",
+        )
+
+    def _arms(self, step: Step, path: str) -> tuple[Arm, ...]:
+        if isinstance(step, BranchStep):
+            pairs = [(name, arm.steps) for name, arm in zip(step.names, step.branches, strict=True)]
+        elif isinstance(step, ParallelStep):
+            pairs = [(name, lane.steps) for name, lane in zip(step.names, step.branches, strict=True)]
+        elif isinstance(step, RepeatStep):
+            return (Arm("", self.blocks(step.body, child(path, 0))),)
+        elif isinstance(step, GroupStep):
+            return (Arm("", self.blocks(step.steps, path)),)
+        else:
+            return ()
+        return tuple(
+            Arm(one_line(name, LONGEST), self.blocks(steps, child(path, name)), self._was_taken(child(path, name)))
+            for name, steps in pairs
+        )
+
+    def _was_taken(self, path: str) -> bool:
+        return self._results is None or any(each.startswith(f"{path}/") for each in self._results)
+
+
+def _kind(step: Step) -> Kind:
+    if isinstance(step, BranchStep):
+        return "branch"
+    if isinstance(step, ParallelStep):
+        return "parallel"
+    if isinstance(step, EndStep):
+        return "end"
+    return "loop" if isinstance(step, RepeatStep | GroupStep) else "step"
+
+
+def _detail(step: Step) -> str:
+    """What a step does, in a few words."""
+    if isinstance(step, EndStep):
+        code = step.outcome.code
+        return f"{step.outcome.category}: {getattr(code, 'source', code)}"
+    words = []
+    if isinstance(step, ToolStep):
+        words.append(f"{step.tool}:{step.action}" if step.action else step.tool)
+    elif step.type in ("manual", "assert", "extension"):
+        words.append(step.type)
+    if step.for_each is not None:
+        words.append("for each item" + (", in parallel" if step.for_each.parallel else ""))
+    if isinstance(step, RepeatStep):
+        words.append("repeated")
+    return ", ".join(words)
+
+
+def results_of(events: Iterable[Envelope]) -> dict[str, str]:
+    """The result of each step of a run, by path; of several visits or items, the worst."""
+    found: dict[str, str] = {}
+    for event in events:
+        said = event.payload
+        if isinstance(said, says.StepStart) and event.path is not None:
+            found.setdefault(_static(event.path), "running")
+        elif isinstance(said, says.StepComplete) and event.path is not None:
+            path = _static(event.path)
+            before = found.get(path)
+            worse = before in ("failed", "error") and said.status == "success"
+            found[path] = before if worse and before is not None else said.status
+    return found
+
+
+def _static(path: str) -> str:
+    """A path without the items of loops: all of them are one block in the picture."""
+    inside: str | None = None
+    for segment in split(path):
+        inside = child(inside, segment.name)
+    return inside or ""

@@ -1,0 +1,1 @@
+"""Extensions: check the runners that others write."""

@@ -1,0 +1,130 @@
+"""The table of operations: name, parameters, what it does, and whether it changes anything."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from gert.ecosystem.host.operations import documents, editor, runs
+from gert.ecosystem.host.operations.access import Access, Refused
+from gert.errors import Busy, DocumentError, GertError, InDoubt, IntegrityError, Unavailable, UsageError
+
+
+class Operation(NamedTuple):
+    """One operation.
+
+    writes: it may change something outside gert
+    destructive: what it changes may be hard to undo
+    repeats: calling it again has no further effect
+    reports: it reports progress
+    """
+
+    name: str
+    params: type[msgspec.Struct]
+    call: Callable[..., Awaitable[dict[str, Any]]]
+    writes: bool = False
+    destructive: bool = False
+    repeats: bool = True
+    reports: bool = False
+
+    @property
+    def title(self) -> str:
+        """What it does, in one sentence."""
+        return (self.params.__doc__ or "").strip()
+
+    @property
+    def description(self) -> str:
+        """What it does and returns."""
+        return f"{self.title} {(self.call.__doc__ or '').strip()}"
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its parameters."""
+        return schema_for(self.params)
+
+
+_ROWS: Final = (
+    Operation("validate", documents.Validate, documents.validate),
+    Operation("list_runbooks", documents.ListRunbooks, documents.list_runbooks),
+    Operation("explain", documents.Explain, documents.explain),
+    Operation("exec", runs.Exec, runs.exec_, writes=True, destructive=True, repeats=False, reports=True),
+    Operation("run_status", runs.RunStatus, runs.run_status, reports=True),
+    Operation("run_log", runs.RunLog, runs.run_log),
+    Operation("resume", runs.Resume, runs.resume, writes=True, destructive=True, repeats=False, reports=True),
+    Operation("cancel", runs.Cancel, runs.cancel, writes=True, destructive=False),
+    Operation("test", documents.Test, documents.test),
+    Operation("list_tools", documents.ListTools, documents.list_tools),
+    Operation("schema", documents.Schema, documents.schema),
+    Operation("step_contract", documents.StepContract, documents.step_contract),
+)
+OPERATIONS: Final[Mapping[str, Operation]] = {row.name: row for row in _ROWS}
+"""Operations that agents and people may use."""
+
+_EDITOR_ROWS: Final = (
+    Operation("list_runs", editor.ListRuns, editor.list_runs),
+    Operation("events", editor.Events, editor.events),
+    Operation("inputs", editor.Inputs, editor.inputs),
+    Operation("list_approvals", editor.ListApprovals, editor.list_approvals),
+    Operation("answer_approval", editor.AnswerApproval, editor.answer_approval, writes=True, repeats=False),
+    Operation("advance", editor.Advance, editor.advance, writes=True, repeats=False),
+    Operation("evidence", editor.GiveEvidence, editor.evidence, writes=True, repeats=False),
+)
+EDITOR_OPERATIONS: Final[Mapping[str, Operation]] = {**OPERATIONS, **{row.name: row for row in _EDITOR_ROWS}}
+"""Operations of a person's editor: those, and what only a person may do."""
+
+
+def schema_for(params: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON Schema of a parameter class, without references: several clients cannot follow them."""
+    (reference,), definitions = msgspec.json.schema_components([params])
+    found: dict[str, Any] = dict(definitions[reference["$ref"].rpartition("/")[2]])
+    found.pop("title", None)
+    found.pop("description", None)
+    found["additionalProperties"] = False
+    found["properties"] = {name: _plain(each) for name, each in found["properties"].items()}
+    return found
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """A property that may be left out, without the `null` that stands for leaving it out."""
+    options = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    if len(options) != 1:
+        return schema
+    rest = {name: value for name, value in schema.items() if name != "anyOf" and (name, value) != ("default", None)}
+    return {**options[0], **rest}
+
+
+def read_params(operation: Operation, arguments: Mapping[str, Any]) -> Any:
+    """The parameters of a call; Refused where they do not fit."""
+    try:
+        return msgspec.convert(dict(arguments), operation.params, strict=True)
+    except msgspec.ValidationError as problem:
+        message, _, where = str(problem).partition(" - at ")
+        field = where.strip("`").removeprefix("$.") or None
+        raise Refused("invalid_arguments", message[:1].lower() + message[1:], field=field) from None
+
+
+async def perform(operation: Operation, access: Access, arguments: Mapping[str, Any], **extra: Any) -> dict[str, Any]:
+    """Perform an operation; every deliberate error becomes a refusal with a code."""
+    said = read_params(operation, arguments)
+    try:
+        return await operation.call(access, said, **(extra if operation.reports else {}))
+    except Refused:
+        raise
+    except GertError as problem:
+        raise Refused(
+            _code_of(problem), problem.message, hint=problem.hint, retryable=isinstance(problem, Busy | Unavailable)
+        ) from None
+
+
+_CODES: Final = (
+    (Busy, "busy"),
+    (Unavailable, "unavailable"),
+    (InDoubt, "in_doubt"),
+    (IntegrityError, "integrity"),
+    (DocumentError, "invalid_document"),
+    (UsageError, "invalid_call"),
+)
+
+
+def _code_of(problem: GertError) -> str:
+    return next((code for kind, code in _CODES if isinstance(problem, kind)), "internal")

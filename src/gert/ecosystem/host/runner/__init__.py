@@ -1,0 +1,1 @@
+"""Skill calls: plans, their authorization, the one-shot runner and its records."""

@@ -1,0 +1,286 @@
+"""An agent run as a timeline: turns, model and tool calls, decisions, approvals, drift, and what each cost."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from gert.errors import TraceError
+from gert.kernel.events import agent as says
+from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import approvals
+
+Kind = Literal["run", "model", "tool", "gate", "decision", "approval", "drift", "pause", "read", "harness", "step"]
+
+_TURN: Final = re.compile(r"(?:^|_)turn_(\d{1,9})(?:_|$)")
+_GATE: Final = "_accept_tool_"
+_LONGEST: Final = 200
+
+
+class Item(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One thing that happened in a run.
+
+    seconds: from the start of the run
+    turn: the turn of an agent that it belongs to
+    took: how long a call took, in seconds; None while it has not ended
+    """
+
+    seq: int
+    seconds: float
+    kind: Kind
+    name: str
+    status: str = ""
+    step_key: str | None = None
+    turn: int | None = None
+    took: float | None = None
+    cost_usd: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    detail: str = ""
+
+
+class Totals(msgspec.Struct, kw_only=True):
+    """What a run comes to."""
+
+    turns: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    denied: int = 0
+    approvals: int = 0
+    drifts: int = 0
+    cost_usd: float = 0.0
+
+
+class Timeline(msgspec.Struct):
+    """The items of a run in order, and their totals; lines that cannot be read are counted."""
+
+    items: list[Item]
+    totals: Totals
+    unreadable: int = 0
+
+
+def timeline_of(lines: Iterable[bytes]) -> Timeline:
+    """Read the timeline of an agent run from its lines."""
+    reading = _Reading()
+    for line in lines:
+        try:
+            reading.add(decode(line))
+        except TraceError:
+            reading.found.unreadable += 1
+    reading.finish()
+    return reading.found
+
+
+class _Reading:
+    """The timeline so far, and the calls that have not ended."""
+
+    def __init__(self) -> None:
+        self.found = Timeline([], Totals())
+        self._began: float | None = None
+        self._open: dict[int, Item] = {}
+        self._gates: dict[str, Item] = {}
+
+    def add(self, event: Envelope) -> None:
+        payload = event.payload
+        handle = _HANDLERS.get(type(payload))
+        moment = parse_timestamp(event.timestamp).timestamp()
+        self._began = moment if self._began is None else self._began
+        if handle is not None:
+            handle(self, payload, event.seq, round(moment - self._began, 3))
+
+    def finish(self) -> None:
+        totals = self.found.totals
+        for item in self.found.items:
+            totals.turns = max(totals.turns, item.turn or 0)
+            totals.model_calls += item.kind == "model"
+            totals.tool_calls += item.kind in ("tool", "gate")
+            totals.denied += item.kind == "decision" and item.status == "deny"
+            totals.approvals += item.kind == "approval" and item.status == "requested"
+            totals.drifts += item.kind == "drift"
+            totals.cost_usd += item.cost_usd
+
+    def put(
+        self,
+        seq: int,
+        at: float,
+        kind: Kind,
+        name: str,
+        status: str = "",
+        step_key: str | None = None,
+        detail: object = "",
+    ) -> Item:
+        turn = _TURN.search(step_key) if step_key else None
+        item = Item(
+            seq=seq,
+            seconds=at,
+            kind=kind,
+            name=name,
+            status=status,
+            step_key=step_key,
+            turn=int(turn[1]) if turn else None,
+            detail=_short(detail),
+        )
+        self.found.items.append(item)
+        return item
+
+    # --- events
+
+    def model_requested(self, said: says.ModelRequested, seq: int, at: float) -> None:
+        self._open[seq] = self.put(seq, at, "model", said.model, "open", said.step_key)
+
+    def model_ended(self, said: says.ModelCompleted | says.ModelFailed, seq: int, at: float) -> None:
+        item = self._open.pop(said.request_seq, None)
+        if item is None:
+            return
+        item.took = round(at - item.seconds, 3)
+        item.cost_usd, item.prompt_tokens = said.cost_usd, said.prompt_tokens
+        item.completion_tokens = said.completion_tokens
+        if isinstance(said, says.ModelCompleted):
+            item.status = "completed"
+            calls = ", ".join(call.tool_name for call in said.tool_calls)
+            item.detail = _short(f"calls {calls}" if calls else said.output_json)
+        else:
+            item.status, item.detail = said.reason, _short(said.message)
+
+    def tool_requested(self, said: says.ToolRequested, seq: int, at: float) -> None:
+        is_gate = said.step_key is not None and _GATE in said.step_key
+        item = self.put(seq, at, "gate" if is_gate else "tool", said.tool_name, "open", said.step_key)
+        item.detail = _short(said.arguments_json)
+        self._open[seq] = item
+        if is_gate:
+            self._gates[said.step_key or ""] = item
+
+    def tool_ended(self, said: says.ToolCompleted, seq: int, at: float) -> None:
+        # A later end replaces an earlier one: hooks changed the result, or the call was reconciled.
+        item = self._open.get(said.request_seq)
+        if item is None:
+            return
+        item.took = round(at - item.seconds, 3)
+        item.status = said.outcome
+        if said.error_message:
+            item.detail = _short(said.error_message)
+        if said.reconciled_by:
+            item.detail = _short(f"reconciled by {said.reconciled_by}")
+
+    def summary(self, said: says.RunSummary, seq: int, at: float) -> None:
+        facts = _facts(said.summary_json)
+        if said.summary_type == "policy_decision":
+            rule, why = facts.get("rule_id", ""), facts.get("reason", "")
+            item = self.put(seq, at, "decision", str(facts.get("tool_name", "")), str(facts.get("outcome", "")))
+            item.step_key, item.detail = said.step_key, _short(f"{rule}: {why}" if why else rule)
+        elif said.summary_type == "agent_acceptance_gate" and said.step_key in self._gates:
+            self._gates[said.step_key].status = "passed" if facts.get("passed") is True else "not passed"
+        elif said.summary_type.startswith("run_unblocked"):
+            self.put(seq, at, "pause", said.summary_type.partition("::")[2], "unblocked")
+
+    def drift(self, said: says.ReplayedWithDrift, seq: int, at: float) -> None:
+        how = f"forked to {said.fork_run_id}" if said.fork_run_id else "replayed"
+        self.put(seq, at, "drift", said.model, how, said.step_key, ", ".join(said.drift_fields))
+
+    def submitted(self, said: approvals.ApprovalSubmitted, seq: int, at: float) -> None:
+        self.put(seq, at, "approval", said.ticket_id, "requested", said.step_id, said.requested_by or "")
+
+    def responded(self, said: approvals.ApprovalResponse, seq: int, at: float) -> None:
+        status = "approved" if said.approved else "rejected"
+        detail = f"by {said.approver_id} {said.reason or ''}".strip()
+        self.put(seq, at, "approval", said.ticket_id, status, said.step_id, detail)
+
+    def refused(self, said: approvals.ApprovalRefused, seq: int, at: float) -> None:
+        self.put(
+            seq, at, "approval", said.ticket_id, "refused", said.step_id, f"by {said.approver_id} {said.objection}"
+        )
+
+    def resolved(self, said: approvals.ApprovalResolved, seq: int, at: float) -> None:
+        self.put(seq, at, "approval", said.ticket_id, said.status, said.step_id, said.reason or "")
+
+    def outdated(self, said: approvals.ApprovalOutdated, seq: int, at: float) -> None:
+        self.put(seq, at, "approval", said.ticket_id, "outdated", said.step_id, said.reason)
+
+    def paused(self, said: says.PauseRequested, seq: int, at: float) -> None:
+        name = said.unblock_key or ""
+        self.put(seq, at, "pause", name, "blocked" if said.blocked else "paused", said.step_key, said.reason)
+
+    def resumed(self, said: says.ResumeRequested, seq: int, at: float) -> None:
+        self.put(seq, at, "pause", "", "resumed", None, said.human_input_json or "")
+
+    def read(self, said: says.ContextRead, seq: int, at: float) -> None:
+        self.put(seq, at, "read", said.source, "", said.step_key, said.content)
+
+    def started(self, said: says.RunStarted, seq: int, at: float) -> None:
+        self.put(seq, at, "run", "", "started", None, f"forked from {said.forked_from}" if said.forked_from else "")
+
+    def ended(self, said: says.RunEnded, seq: int, at: float) -> None:
+        why = ": ".join(part for part in (said.error_type, said.message) if part)
+        self.put(seq, at, "run", "", said.status, None, why)
+
+    def reopened(self, said: says.RunReopened, seq: int, at: float) -> None:
+        self.put(seq, at, "run", "", "reopened")
+
+    def workflow_requested(self, said: says.WorkflowStepRequested, seq: int, at: float) -> None:
+        self._open[seq] = self.put(seq, at, "step", said.step_name, "open", said.step_key)
+
+    def workflow_ended(self, said: says.WorkflowStepCompleted | says.WorkflowStepFailed, seq: int, at: float) -> None:
+        item = self._open.pop(said.request_seq, None)
+        if item is None:
+            return
+        item.took = round(at - item.seconds, 3)
+        item.status = "completed"
+        if isinstance(said, says.WorkflowStepFailed):
+            item.status, item.detail = said.reason, _short(said.message)
+
+    def woke(self, said: says.HarnessWake, seq: int, at: float) -> None:
+        self.put(seq, at, "harness", "", "woke", None, said.reason or "")
+
+    def slept(self, said: says.HarnessSleep, seq: int, at: float) -> None:
+        why = said.execution_error_type or said.sleep_error_type or ""
+        self.put(seq, at, "harness", "", f"slept, {said.status}", None, why)
+
+    def staged(self, said: says.HarnessStage, seq: int, at: float) -> None:
+        self.put(seq, at, "harness", said.stage, "stage")
+
+    def failed(self, said: says.HarnessFailed, seq: int, at: float) -> None:
+        self.put(seq, at, "harness", "", "failed", said.last_step_key, f"{said.error_type}: {said.message}")
+
+
+_HANDLERS: Final[Mapping[type[Payload], Callable[[_Reading, Any, int, float], None]]] = {
+    says.RunStarted: _Reading.started,
+    says.RunEnded: _Reading.ended,
+    says.RunReopened: _Reading.reopened,
+    says.ModelRequested: _Reading.model_requested,
+    says.ModelCompleted: _Reading.model_ended,
+    says.ModelFailed: _Reading.model_ended,
+    says.ReplayedWithDrift: _Reading.drift,
+    says.ToolRequested: _Reading.tool_requested,
+    says.ToolCompleted: _Reading.tool_ended,
+    says.RunSummary: _Reading.summary,
+    says.ContextRead: _Reading.read,
+    says.PauseRequested: _Reading.paused,
+    says.ResumeRequested: _Reading.resumed,
+    says.WorkflowStepRequested: _Reading.workflow_requested,
+    says.WorkflowStepCompleted: _Reading.workflow_ended,
+    says.WorkflowStepFailed: _Reading.workflow_ended,
+    says.HarnessWake: _Reading.woke,
+    says.HarnessSleep: _Reading.slept,
+    says.HarnessStage: _Reading.staged,
+    says.HarnessFailed: _Reading.failed,
+    approvals.ApprovalSubmitted: _Reading.submitted,
+    approvals.ApprovalResponse: _Reading.responded,
+    approvals.ApprovalRefused: _Reading.refused,
+    approvals.ApprovalResolved: _Reading.resolved,
+    approvals.ApprovalOutdated: _Reading.outdated,
+}
+
+
+def _facts(text: str) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,1 @@
+"""Use cases about tool files: find, describe, check, import from MCP servers."""
