@@ -10,7 +10,11 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.version import version_line
-from gert.ecosystem.surfaces.cli.render.output import discard_output, escape_unencodable, print_error
+from gert.ecosystem.surfaces.cli.render.output import (
+    discard_output,
+    escape_unencodable,
+    print_error,
+)
 from gert.errors import Exit, GertError, UsageError, exit_of
 
 # Name, module, and the line `gert --help` shows without loading it.
@@ -30,11 +34,21 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "scenario": ("gert.ecosystem.surfaces.cli.commands.scenario", "Create, list, show, promote and demote scenarios."),
     "validate": ("gert.ecosystem.surfaces.cli.commands.validate", "Validate runbooks, tools, policies and scenarios."),
     "explain": ("gert.ecosystem.surfaces.cli.commands.explain", "Show the contract, risk and decision of each step."),
+    "diagram": ("gert.ecosystem.surfaces.cli.commands.diagram", "Draw a runbook or a run."),
     "policy": ("gert.ecosystem.surfaces.cli.commands.policy", "Test and explain policies."),
+    "input": ("gert.ecosystem.surfaces.cli.commands.input", "List and try the providers of inputs."),
+    "tool": ("gert.ecosystem.surfaces.cli.commands.tool", "List, show, check and import tools."),
+    "ext": ("gert.ecosystem.surfaces.cli.commands.ext", "Check the runners of extensions."),
+    "skill": ("gert.ecosystem.surfaces.cli.commands.skill", "List, show and check the vendor calls of runners."),
+    "plan": ("gert.ecosystem.surfaces.cli.commands.plan", "Create, show, approve and verify plans of vendor calls."),
+    "runner": ("gert.ecosystem.surfaces.cli.commands.runner", "Execute, list and recover plans; check this machine."),
     "trace": ("gert.ecosystem.surfaces.cli.commands.trace", "Verify, show and export the trace of a run."),
     "outcomes": ("gert.ecosystem.surfaces.cli.commands.outcomes", "Show run outcomes by runbook."),
     "keys": ("gert.ecosystem.surfaces.cli.commands.keys", "Create, show and list signing keys."),
+    "models": ("gert.ecosystem.surfaces.cli.commands.models", "Show the prices of models."),
+    "serve": ("gert.ecosystem.surfaces.cli.commands.serve", "Serve an editor over JSON-RPC."),
     "schema": ("gert.ecosystem.surfaces.cli.commands.schema", "Print the JSON Schema of a document kind."),
+    "completion": ("gert.ecosystem.surfaces.cli.commands.completion", "Print the completion script for a shell."),
     "version": ("gert.ecosystem.surfaces.cli.commands.version", "Print the version and the commit."),
 }
 
@@ -99,9 +113,11 @@ def group() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         escape_unencodable()
-        given = sys.argv[1:] if arguments is None else arguments
+        if arguments is None and "_GERT_COMPLETE" in os.environ:
+            return _complete()
         # Not `group.main`: it would exit the process itself when the reader of its output has exited.
         with group.make_context("gert", list(given)) as running:
             result: Any = group.invoke(running)
@@ -140,6 +156,14 @@ def main(arguments: list[str] | None = None) -> int:
             "this is a bug in gert: set GERT_DEBUG=1 for the traceback, and please report it",
         )
         return Exit.ENGINE
+
+
+def _complete() -> int:
+    """Answer the completion script of a shell."""
+    from click.shell_completion import shell_complete
+
+    gc.enable()
+    return shell_complete(group, {}, "gert", "_GERT_COMPLETE", os.environ["_GERT_COMPLETE"])
 
 
 def _system_error(problem: OSError) -> tuple[str, str | None]:

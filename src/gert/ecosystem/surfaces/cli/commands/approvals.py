@@ -2,31 +2,25 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
 
 import click
 
+from gert.ecosystem.host.approvals.list_tickets import Listed, list_tickets, show_ticket
+from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import ticket_document
-from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
+from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
 from gert.ecosystem.surfaces.cli.commands.approvals_serve import command as serve
+from gert.ecosystem.surfaces.cli.options import ledger_options, named_run
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
-from gert.ecosystem.surfaces.cli.render.ticket_text import HEADINGS, about, row, say_lines
-from gert.errors import GertError
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _of_ledger(function: F) -> F:
-    """The options that name a ledger, and `--json`."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-        click.option("--dsn", metavar="DSN", help="Postgres ledger; env:NAME for a variable with its address."),
-        click.option("--db", metavar="FILE", help="SQLite ledger."),
-        click.option("--state-dir", metavar="DIR", help="State directory (default: that of the project or the user)."),
-    ):
-        function = option(function)
-    return function
+from gert.ecosystem.surfaces.cli.render.ticket_text import (
+    HEADINGS,
+    about,
+    answered_text,
+    resume_command,
+    row,
+    say_lines,
+)
 
 
 @click.group(epilog="Example: gert approvals list")
@@ -37,54 +31,69 @@ def command() -> None:
     """
 
 
+_DROP_BOX = click.option("--drop-box", metavar="DIR", help="Requests in this drop box of another user.")
+
+
 @command.command("list", epilog="Example: gert approvals list --all")
 @click.option("--all", "everything", is_flag=True, help="Also list closed tickets.")
-@_of_ledger
-def list_(everything: bool, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
-    """List the open tickets, oldest first."""
-    return asyncio.run(_list(everything, TicketPlace(state_dir=state_dir, db=db, dsn=dsn), as_json=as_json))
+@_DROP_BOX
+@partial(named_run, is_required=False)
+@ledger_options
+def list_(
+    everything: bool,
+    drop_box: str | None,
+    run_id: str | None,
+    state_dir: str | None,
+    db: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> int:
+    """List the open tickets, oldest first.
 
-
-async def _list(everything: bool, place: TicketPlace, *, as_json: bool) -> int:
-    problems: list[GertError] = []
-    try:
-        async with open_tickets(place, os.environ) as tickets:
-            found = await tickets.all(*(() if everything else ("pending",)), on_problem=problems.append)
-            now = await tickets.time()
-    except NoLedger:
-        found = []
+    RUN is the id of a run, a unique prefix of it, or `last` (default: all runs).
+    """
+    place = TicketPlace(state_dir=state_dir, db=db, dsn=dsn, drop_box=drop_box)
+    found = asyncio.run(list_tickets(place, os.environ, run_id, with_closed=everything))
     if as_json:
-        print_json([ticket_document(view, now) for view in found])
-    elif found:
+        print_json([ticket_document(view, found.now, _resume(found, view)) for view in found.views])
+    elif found.views:
         headings = (*HEADINGS, "status") if everything else HEADINGS
-        print_table(headings, [row(view, now, with_status=everything) for view in found])
+        print_table(headings, [row(view, found.now, with_status=everything) for view in found.views])
+        for view in found.views:
+            if (resume := _resume(found, view)) is not None:
+                print_line(f"{view.id} is {answered_text(resume)}")
     else:
         print_line("there are no tickets" if everything else "nothing waits for approval")
-    for problem in problems:
+    for problem in found.problems:
         print_error(problem.message, problem.hint)
-    return 1 if problems else 0
+    return 1 if found.problems else 0
 
 
 @command.command(epilog="Example: gert approvals show 20260228-143000-123-abc123")
 @click.argument("ticket", metavar="TICKET")
-@_of_ledger
-def show(ticket: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+@_DROP_BOX
+@ledger_options
+def show(
+    ticket: str, drop_box: str | None, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool
+) -> int:
     """Show what would run, which rule requires approval, and the responses.
 
     TICKET is the id of a ticket; a unique prefix is enough.
     """
-    return asyncio.run(_show(ticket, TicketPlace(state_dir=state_dir, db=db, dsn=dsn), as_json=as_json))
-
-
-async def _show(ticket: str, place: TicketPlace, *, as_json: bool) -> int:
-    async with open_tickets(place, os.environ) as tickets:
-        view = await tickets.get(await tickets.find(ticket))
-        now = await tickets.time()
+    place = TicketPlace(state_dir=state_dir, db=db, dsn=dsn, drop_box=drop_box)
+    found = asyncio.run(show_ticket(place, os.environ, ticket))
+    [view] = found.views
     if as_json:
-        print_json(ticket_document(view, now))
+        print_json(ticket_document(view, found.now, _resume(found, view)))
     else:
-        say_lines(about(view, now))
+        say_lines(about(view, found.now, _resume(found, view)))
     return 0
+
+
+def _resume(found: Listed, view: TicketView) -> str | None:
+    """The command that resumes the run of an answered ticket, where no process drives it."""
+    is_left = view.is_answered and view.run_id in found.undriven
+    return resume_command(view, found.words) if is_left else None
 
 
 command.add_command(serve)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TextIO
 
 import click
+import msgspec
 
+from gert.ecosystem.host.config.ledger_location import ledger_arguments
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.host.run.driver import MAX_PARALLEL
 from gert.ecosystem.host.run.execute import execute
@@ -15,7 +17,9 @@ from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
 from gert.ecosystem.surfaces.cli.render.dry_run_view import DryRunView
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 from gert.ecosystem.surfaces.cli.render.result import show
+from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import secret_names
@@ -69,6 +73,12 @@ from gert.kernel.runbook.program import Program
 @click.option("--evidence", metavar="FILE", help="Read evidence for manual steps, by step id, from this file.")
 @click.option("--wait", "waits", is_flag=True, help="Wait for approvals from elsewhere, such as `gert approve`.")
 @click.option("--detach", is_flag=True, help="Exit while the run waits for approvals; `gert resume` resumes it.")
+@click.option(
+    "--background",
+    is_flag=True,
+    help="Drive the run in a process of its own and exit; `gert logs --follow`, `gert run cancel` work on it.",
+)
+@click.option("--step", "steps", is_flag=True, help="With --background: wait for `gert run advance` before every call.")
 @click.option("--break-glass", metavar="REASON", help="Override governance in an emergency, if its rules allow it.")
 @click.option(
     "--max-parallel",
@@ -102,6 +112,8 @@ def command(
     evidence: str | None,
     waits: bool,
     detach: bool,
+    background: bool,
+    steps: bool,
     break_glass: str | None,
     witness: str | None,
     max_parallel: int,
@@ -140,13 +152,20 @@ def command(
         timeout=_seconds(timeout),
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
     )
-    executed = _execute(options, sys.stderr if as_json else sys.stdout, verbose=verbose, quiet=quiet)
-    return show(executed, as_json=as_json, quiet=quiet)
+    if background:
+        return start_background(msgspec.structs.replace(options, steps=steps), as_json=as_json)
+    if steps:
+        raise UsageError("`--step` needs `--background`", hint="at a terminal, `gert-tui --step` goes step by step")
+    results = StepResults() if as_json else None
+    executed = _execute(options, sys.stderr if as_json else sys.stdout, results, verbose=verbose, quiet=quiet)
+    return show(executed, as_json=as_json, quiet=quiet, results=results)
 
 
-def _execute(options: RunOptions, stream: TextIO | None, *, verbose: bool, quiet: bool) -> Executed:
+def _execute(
+    options: RunOptions, stream: TextIO | None, results: StepResults | None, *, verbose: bool, quiet: bool
+) -> Executed:
     """Execute the run and show its progress on `stream`."""
-    observers: list[Observer] = []
+    observers: list[Observer] = [results] if results is not None else []
     begin = None
     if stream is None:
         pass  # it is closed: there is no progress to show
@@ -172,6 +191,24 @@ def _starting(begin: Callable[[Program, list[str]], None] | None) -> Callable[[S
             begin(setup.program, secret_names(setup.program))
 
     return start
+
+
+def start_background(options: RunOptions, *, as_json: bool) -> int:
+    """Start the run in a process of its own, and print its id."""
+    from gert.ecosystem.host.background.launch import start_run  # other runs do not need it
+
+    if options.mode != "real" and options.db is None and options.dsn is None:
+        raise UsageError(f"a {options.mode} in the background needs a ledger", hint="add --db FILE")
+    launched = asyncio.run(start_run(options))
+    if as_json:
+        print_json({"run_id": launched.run_id, "status": "running", "pid": launched.pid})
+    else:
+        where = ledger_arguments(options.db or None) or (
+            f" --state-dir {options.state_dir}" if options.state_dir else ""
+        )
+        print_line(f"{launched.run_id}: running in the background")
+        print_line(f"follow it with: gert logs {launched.run_id} --follow{where}")
+    return 0
 
 
 def approval_mode(*, waits: bool, detach: bool) -> ApprovalMode | None:

@@ -9,14 +9,17 @@ import msgspec
 
 from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_file
 from gert.ecosystem.host.run.boundary import Crossing
+from gert.ecosystem.surfaces.cli.render.contract_text import (
+    RISK_COLOURS,
+    effects_text,
+    parameter_text,
+    promises_text,
+)
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair, print_table
 from gert.kernel.foundation.duration import format_duration
-from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Decision
 from gert.kernel.governance.explain import PolicyMatch
-from gert.kernel.governance.parameter import Parameter
 
-RISK_COLOURS: Final = {"low": "green", "medium": "yellow", "high": "red", "critical": "bright_red"}
 VERDICT_COLOURS: Final = {"allow": "green", "require-approval": "yellow", "deny": "red"}
 
 
@@ -78,9 +81,9 @@ def _table(explained: list[ExplainedStep]) -> None:
             [
                 (each.name, None),
                 (each.target or each.step.type, None),
-                (_effects(each.contract), None),
+                (effects_text(each.contract), None),
                 (", ".join(sorted(each.contract.writes)) or "-", None),
-                (_promises(each.contract), None),
+                (promises_text(each.contract), None),
                 (each.explanation.risk.word, RISK_COLOURS[each.explanation.risk.word]),
                 (
                     each.explanation.decision.verdict.word,
@@ -99,16 +102,16 @@ def _detail(each: ExplainedStep) -> None:
     print_pair("step", f"{each.name} ({' '.join(filter(None, (each.step.type, each.target)))})")
     if each.step.description is not None:
         print_pair("about", each.step.description.source)
-    print_pair("effects", _effects(contract))
+    print_pair("effects", effects_text(contract))
     print_pair("reads", ", ".join(sorted(contract.reads)) or "-")
     print_pair("writes", ", ".join(sorted(contract.writes)) or "-")
-    print_pair("promises", _promises(contract))
+    print_pair("promises", promises_text(contract))
     print_pair("risk", f"{explanation.risk.word}: {explanation.reason}", RISK_COLOURS[explanation.risk.word])
     verdict = f"{decision.verdict.word}: {decision.rule or 'no rule matches'}"
     print_pair("decision", verdict, VERDICT_COLOURS[decision.verdict.word])
     _say_list("needs", list(_needs(decision)))
-    _say_list("inputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.inputs.items()])
-    _say_list("outputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.outputs.items()])
+    _say_list("inputs", [f"{name}: {parameter_text(parameter)}" for name, parameter in contract.inputs.items()])
+    _say_list("outputs", [f"{name}: {parameter_text(parameter)}" for name, parameter in contract.outputs.items()])
     if each.preview is not None:
         print_pair("preview", _preview(each.preview))
     # A step that adds to the contract of its tool is judged by both (ADR 0010).
@@ -122,7 +125,7 @@ def _preview(preview: ExplainedPreview) -> str:
     """A preview with its command and contract; a template is shown as it is written."""
     command = " ".join(preview.command)
     refusal = f"; not run: {preview.refusal}" if preview.refusal is not None else ""
-    return f"{command} (effects {_effects(preview.contract)}, writes nothing){refusal}"
+    return f"{command} (effects {effects_text(preview.contract)}, writes nothing){refusal}"
 
 
 def _say_list(title: str, lines: list[str]) -> None:
@@ -154,25 +157,5 @@ def _considered(match: PolicyMatch) -> Iterator[str]:
         yield f"{match.policy}: no rules"
 
 
-def _effects(contract: Contract) -> str:
-    return "undeclared" if contract.effects is None else ", ".join(sorted(contract.effects)) or "none"
-
-
-def _promises(contract: Contract) -> str:
-    kept = [name for name in ("deterministic", "idempotent") if getattr(contract, name)]
-    return ", ".join(kept) or "-"
-
-
 def _rules(decision: Decision) -> str:
     return "; ".join(rule.short for rule in sorted(decision.rules)) or "no rule matches"
-
-
-def _parameter(parameter: Parameter) -> str:
-    words: list[str] = [parameter.type]
-    if parameter.must_be_given:
-        words.append("required")
-    if parameter.has_default and not parameter.secret:
-        words.append(f"default {parameter.default!r}")
-    if parameter.secret:
-        words.append("secret")
-    return ", ".join(words) + (f" - {parameter.description}" if parameter.description else "")

@@ -9,8 +9,8 @@ import click
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, Piece, merged
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
+from gert.ecosystem.surfaces.cli.options import open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import print_line
-from gert.ecosystem.surfaces.cli.render.run_arguments import ledger_options, open_runs
 from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
 
@@ -20,9 +20,8 @@ LOOK: Final = 0.3
 
 @click.command(name="logs", epilog="Example: gert logs 20260228-1430 check --follow")
 @click.option("--follow", "-f", is_flag=True, help="Show new output until the run ends or waits, or Ctrl-C.")
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @click.argument("step", required=False, metavar="[STEP]")
-@ledger_options
 def command(
     run_id: str,
     step: str | None,
@@ -34,16 +33,17 @@ def command(
 ) -> int:
     """Show what the steps of a run printed, on standard output and standard error.
 
-    RUN is the id of a run; a unique prefix is enough. STEP is the id or the path of a step (default: all). Output is
-    redacted; of a stream longer than 1 MiB the first and the last 512 KiB are kept. Bytes that are not UTF-8 are shown
-    as \\xNN. A step that runs longer than half a second is shown while it runs. With --json each piece of output is one
-    JSON document on a line.
+    RUN is the id of a run, a unique prefix of it, or `last`. STEP is the id or the path of a step (default: all).
+    Output is redacted; of a stream longer than 1 MiB the first and the last 512 KiB are kept. Bytes that are not UTF-8
+    are shown as \\xNN. A step that runs longer than half a second is shown while it runs. With --json each piece of
+    output is one JSON document on a line.
     """
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
         entry = runs.entry(found)
-        if entry.kind == "agent":
-            raise UsageError(f"run `{found}` is an agent run", hint=f"`gert run tail {found}` shows its events")
+        if entry.kind != "runbook":
+            kind = "an agent run" if entry.kind == "agent" else "the execution of a plan"
+            raise UsageError(f"run `{found}` is {kind}", hint=f"`gert run tail {found}` shows its events")
         logs = Logs(runs.archive, found, step)
         page = _Page(as_json=as_json)
         for pieces in _followed(runs, found, logs) if follow else iter([merged(logs.read())]):

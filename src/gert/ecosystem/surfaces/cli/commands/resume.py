@@ -7,14 +7,15 @@ import click
 
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.surfaces.cli.commands.resume_command import Redrive, redrive_command
+from gert.ecosystem.surfaces.cli.options import named_run
 from gert.errors import UsageError
 from gert.kernel.events.vocabulary import Reconciliation
 
 CHOICES = get_args(Reconciliation)
 
 
-@click.command(name="resume", epilog="Example: gert resume --run 20260228-143000-123-k3v9qz --reconcile restart=retry")
-@click.option("--run", "run_id", required=True, metavar="ID", help="Run to resume; the full id.")
+@click.command(name="resume", epilog="Example: gert resume last --reconcile restart=retry")
+@named_run
 @click.option("--ticket", metavar="TICKET", help="Resume only if the run waits for this ticket.")
 @click.option(
     "--reconcile",
@@ -45,6 +46,7 @@ def command(
 ) -> Redrive:
     """Resume a waiting or interrupted run: completed steps use their recorded answers, the rest runs live.
 
+    RUN is the id of the run, a unique prefix of it, or `last`.
     If gert stopped before recording the result of a call, it makes the call again only if its contract is idempotent;
     otherwise pass the result with --reconcile. While a tool of the run still runs on this machine, gert calls nothing.
     Two processes never drive the same run.

@@ -14,6 +14,7 @@ from gert.ecosystem.host.run.options import Executed
 from gert.ecosystem.surfaces.cli.commands.exec import approval_mode, checked_actor
 from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.render.result import show
+from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 
 _OPTIONS: Final = (
     click.option("--verbose", "-v", is_flag=True, help="Print the output of tools."),
@@ -63,17 +64,19 @@ def redrive_command(prepare: Callable[..., Redrive]) -> Callable[..., int]:
             approvals=approval_mode(waits=waits, detach=detach),
             **own,
         )
-        return show(_drive(redrive, as_json=as_json, quiet=quiet, verbose=verbose), as_json=as_json, quiet=quiet)
+        results = StepResults() if as_json else None
+        executed = _drive(redrive, results, as_json=as_json, quiet=quiet, verbose=verbose)
+        return show(executed, as_json=as_json, quiet=quiet, results=results)
 
     for option in _OPTIONS:
         command = option(command)
     return command
 
 
-def _drive(redrive: Redrive, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
+def _drive(redrive: Redrive, results: StepResults | None, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
     stream = sys.stderr if as_json else sys.stdout
     view = make_view(stream=stream, verbose=verbose, quiet=quiet) if stream is not None else None
-    observers = [view] if view is not None else []
+    observers: list[Observer] = [each for each in (view, results) if each is not None]
     try:
         return asyncio.run(redrive(observers=observers))
     except asyncio.CancelledError:

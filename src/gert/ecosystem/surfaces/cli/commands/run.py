@@ -9,14 +9,18 @@ import msgspec
 
 from gert.ecosystem.host.redrive.abandon import AbandonOptions, abandon
 from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.runs.agent_timeline import timeline_of
 from gert.ecosystem.host.runs.entry import OPEN, STATUSES, Entry
 from gert.ecosystem.host.runs.follow import Following
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.surfaces.cli.commands.exec import checked_actor
+from gert.ecosystem.surfaces.cli.commands.run_control import advance, cancel, evidence
 from gert.ecosystem.surfaces.cli.commands.run_ledger import artifacts, export, status, summaries, verify
+from gert.ecosystem.surfaces.cli.commands.run_reports import cost, diff
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
+from gert.ecosystem.surfaces.cli.options import ledger_options, open_runs, parse_since, run_argument
+from gert.ecosystem.surfaces.cli.render.agent_timeline_text import MOST_SHOWN, as_data, timeline_lines
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_table
-from gert.ecosystem.surfaces.cli.render.run_arguments import ledger_options, open_runs, parse_since, run_argument
 from gert.ecosystem.surfaces.cli.render.run_text import (
     HEADINGS,
     SPARE,
@@ -27,7 +31,7 @@ from gert.ecosystem.surfaces.cli.render.run_text import (
     row,
 )
 from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
-from gert.errors import TraceError, UsageError
+from gert.errors import GertError, TraceError
 from gert.kernel.events.envelope import Envelope, decode
 
 MOST_LISTED: Final = 50
@@ -42,8 +46,9 @@ LOOK_AT_AGENT: Final = 30.0
 def command() -> None:
     """List, show, follow, verify and abandon runs of every kind.
 
-    ID is the id of a run, or as much of its beginning as no other has. Runs are those of the state directory, or with
-    --db or --dsn those of a ledger, which may hold runbook runs and agent runs.
+    RUN is the id of a run, a unique prefix of it, or `last`: the run that was written to last. Runs are those of the
+    state directory, or with --db or --dsn those of another ledger, which may hold runbook runs, agent runs and
+    executions of runners.
     """
 
 
@@ -76,8 +81,9 @@ def list_(
     moment = now()
     earliest = parse_since(since, moment) if since is not None else None
     found: list[Entry] = []
+    unreadable: dict[str, GertError] = {}
     with open_runs(state_dir, db, dsn) as runs:
-        for entry in runs.newest(earliest, tenant):
+        for entry in runs.newest(earliest, tenant, unreadable.__setitem__):
             if (status is None or entry.is_of(status)) and (runbook is None or as_row(entry)["runbook"] == runbook):
                 found.append(entry)
                 if len(found) >= limit:
@@ -87,21 +93,30 @@ def list_(
         elif found:
             print_table(HEADINGS, [row(entry, moment) for entry in found], SPARE)
         else:
-            any_run = next(runs.newest(), None) is not None
+            any_run = bool(unreadable) or next(runs.newest(), None) is not None
             print_line("there are no such runs" if any_run else f"there are no runs in {runs.place.name}")
-    return 0
+    for run_id, problem in unreadable.items():
+        print_error(f"run `{run_id}` cannot be read: {problem.message}", "`gert run verify-ledger` says more")
+    return 1 if unreadable else 0
 
 
 @command.command(epilog="Example: gert run show 20260228-1430")
+@click.option("--all", "whole", is_flag=True, help=f"Show the whole timeline (default: the last {MOST_SHOWN} items).")
 @run_argument
-def show(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
-    """Show what a run was started with, how it stands or ended, and what to do next."""
+def show(run_id: str, whole: bool, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+    """Show what a run was started with, how it stands or ended, and what to do next.
+
+    Of an agent run also a timeline: turns, model and tool calls, decisions, approvals, drift and cost.
+    """
     with open_runs(state_dir, db, dsn) as runs:
         entry = runs.whole_entry(runs.find(run_id))
+        timeline = timeline_of(runs.lines(entry)) if entry.kind == "agent" else None
     if as_json:
-        print_json(as_document(entry))
+        print_json(as_document(entry) | ({} if timeline is None else as_data(timeline, whole=whole)))
     else:
         for line in about(entry, now()):
+            print_line(line)
+        for line in () if timeline is None else timeline_lines(timeline, None if whole else MOST_SHOWN):
             print_line(line)
     return 0
 
@@ -148,8 +163,7 @@ def tail(
     metavar="REASON",
     help="End a run that is not sealed although a signing key is set; the reason is recorded.",
 )
-@click.argument("run_id", metavar="ID")
-@ledger_options
+@run_argument
 def abandon_(
     run_id: str,
     reason: str,
@@ -165,17 +179,11 @@ def abandon_(
     Nothing is called: neither what was left to do, nor the steps of `finally`. A run that is running is not touched;
     Ctrl-C, or SIGTERM to its process, ends that one.
     """
-    with open_runs(state_dir, db, dsn) as runs:
-        found, place = runs.find(run_id), runs.place
-        if runs.entry(found).kind == "agent":
-            raise UsageError(f"run `{found}` is an agent run", hint="its harness says when it has ended")
-    # A run in a database knows itself where its tickets are.
-    state = place.state if place.database is None else state_dir
     options = AbandonOptions(
-        run_id=found,
+        run_id=run_id,
         reason=reason,
         actor=checked_actor(actor),
-        state_dir=state,
+        state_dir=state_dir,
         db=db,
         dsn=dsn,
         adopt_unsealed=adopt_unsealed,
@@ -189,7 +197,7 @@ def abandon_(
     return 0
 
 
-for _each in (status, summaries, artifacts, export):
+for _each in (status, summaries, artifacts, export, cancel, advance, evidence, cost, diff):
     command.add_command(_each)
 for _name in ("verify-ledger", "verify"):
     command.add_command(verify, _name)

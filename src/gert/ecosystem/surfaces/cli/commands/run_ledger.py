@@ -2,21 +2,19 @@
 
 import os
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import click
 
 from gert.ecosystem.host.config.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
-from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.verify import Demands, Verified, check_ledger
 from gert.ecosystem.surfaces.cli.commands.trace import write_out
-from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
-from gert.ecosystem.surfaces.cli.render.run_arguments import ledger_options, open_runs, run_argument
+from gert.ecosystem.surfaces.cli.options import ledger_options, named_run, open_runs, run_argument
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.run_text import COLOURS
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
-from gert.errors import UsageError
-from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.text import printable
 
 
@@ -49,8 +47,8 @@ def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, 
 @click.command(name="verify-ledger", epilog="Example: gert run verify-ledger triage-1 --db agents.db")
 @click.option("--key-id", metavar="ID", help="Require a seal by this key.")
 @click.option("--require-signature", is_flag=True, help="Require a seal, by any key that is set.")
-@click.option("--witness", metavar="FILE|URL", help="Compare with the sealed heads that this witness has.")
-@click.argument("run_id", metavar="[ID]", required=False)
+@click.option("--witness", metavar="FILE|URL", help="Witness to compare with (default: that of the settings).")
+@partial(named_run, is_required=False)
 @ledger_options
 def verify(
     run_id: str | None,
@@ -62,45 +60,37 @@ def verify(
     dsn: str | None,
     as_json: bool,
 ) -> int:
-    """Check that the record of a run is whole and unchanged; without an ID, of every run of the ledger.
+    """Check that the record of a run is whole and unchanged; without RUN, of every run of the ledger.
 
     Prints `valid`, or `invalid` and the reasons on standard error. Keys come from the environment as for `gert trace
-    verify`; where one is set, a run that is not sealed is invalid. With --witness, a head that the ledger no longer has
+    verify`; where one is set, a run that is not sealed is invalid. With a witness, a head that the ledger no longer has
     is invalid as well: the ledger was rolled back, or the run was removed.
     Exits with 0 if everything is valid, 1 if something is not, 2 if there is no such run, 4 if a server cannot be
     reached.
     """
     demands = Demands(verification_keys(os.environ, key_id), key_id, require_signature)
     with open_runs(state_dir, db, dsn) as runs:
-        chosen = [_found(runs, run_id, witness)] if run_id is not None else []
-        found = check_ledger(runs, chosen, demands, witness)
+        found, elsewhere = check_ledger(runs, run_id, demands, witness, os.environ)
     if as_json:
-        print_json(_document(found[0]) if run_id is not None else {"runs": [_document(each) for each in found]})
+        documents = [_document(each) for each in found]
+        print_json(documents[0] if run_id is not None else {"runs": documents, "elsewhere": dict(elsewhere)})
     else:
         for each in found:
             _say_verified(each, named=run_id is None)
         if not found:
             print_line("there are no runs")
+        for ledger, count in elsewhere.items():
+            print_line(f"not checked: {plural(count, 'run')} that the witness has of the ledger {printable(ledger)}")
         if (require_signature or key_id is not None) and not len(demands.keys):
             print_error("no key to verify with is set", key_hint(key_id))
-    return 0 if all(each.valid for each in found) else 1
-
-
-def _found(runs: Runs, run_id: str, witness: str | None) -> str:
-    """The run that was named; one that only the witness may have has to be named whole."""
-    try:
-        return runs.find(run_id)
-    except UsageError:
-        if witness is None or not is_run_id(run_id):
-            raise
-        return run_id
+    return 0 if all(each.holds for each in found) else 1
 
 
 def _say_verified(found: Verified, *, named: bool) -> None:
     name = f"{found.run_id}: " if named else ""
-    print_line(name + (click.style("valid", fg=GOOD) if found.valid else click.style("invalid", fg=BAD)))
-    for reason in found.reasons:
-        print_error(f"{name}{reason}")
+    print_line(name + (click.style("valid", fg=GOOD) if found.holds else click.style("invalid", fg=BAD)))
+    for check in found.failures:
+        print_error(f"{name}{check.reason}")
     unproven = [check for check in found.checks if check.passed is None]
     for note in (*(f"{check.name} not checked: {check.reason}" for check in unproven), *found.adopted):
         click.echo(f"  {printable(note)}", err=True)
@@ -177,7 +167,7 @@ def export(
 def _document(found: Verified) -> dict[str, Any]:
     return {
         "run_id": found.run_id,
-        "valid": found.valid,
+        "valid": found.holds,
         "proven": found.proven,
         "kind": found.kind,
         "events": found.events,

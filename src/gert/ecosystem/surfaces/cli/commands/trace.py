@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from gert.ecosystem.host.config.dsn import read_dsn
+from gert.ecosystem.host.config.project_root import project_root
+from gert.ecosystem.host.config.state_dir import state_dir as state_directory
 from gert.ecosystem.host.config.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
@@ -38,10 +40,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def _takes_trace(command: _Command) -> _Command:
     """The three ways to name a trace, the same for every subcommand."""
     for option in (
-        click.option("--run", "run_id", metavar="ID", help="The run; may be left out where there is only one."),
-        click.option("--dsn", metavar="DSN", help="Take the trace from this Postgres ledger; env:NAME for a variable."),
-        click.option("--db", metavar="FILE", help="Take the trace from this SQLite ledger."),
-        click.argument("file", required=False, metavar="[FILE]"),
+        click.option("--run", "run_id", metavar="RUN", help="Run, in place of the argument."),
+        click.option("--dsn", metavar="DSN", help="Read the run from this Postgres ledger; env:NAME for a variable."),
+        click.option("--db", metavar="FILE", help="Read the run from this SQLite ledger."),
+        click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
+        click.argument("file", required=False, metavar="[FILE|RUN]"),
     ):
         command = option(command)
     return command
@@ -51,7 +54,8 @@ def _takes_trace(command: _Command) -> _Command:
 def command() -> None:
     """Verify, show and export the trace of a run.
 
-    A trace is a JSONL FILE, `-` for standard input, or a run in a ledger: `--db FILE --run ID`, `--dsn DSN --run ID`.
+    A trace is a JSONL FILE, `-` for standard input, or a run of a ledger: its id, a unique prefix of it, or `last`.
+    With --db or --dsn it may be left out if the ledger has only one run.
     """
 
 
@@ -65,6 +69,7 @@ def verify(
     file: str | None,
     db: str | None,
     dsn: str | None,
+    state_dir: str | None,
     run_id: str | None,
     key_id: str | None,
     require_signature: bool,
@@ -77,7 +82,7 @@ def verify(
     without a signature does not pass. Exits with 0 when the trace holds, 1 when it does not, 2 when there is none,
     4 when a server cannot be asked.
     """
-    trace = _trace(file, db, dsn, run_id)
+    trace = _trace(file, run_id, state_dir, db, dsn)
     keys = verification_keys(os.environ, key_id)
     report, seal = verify_trace(trace, keys, key_id=key_id, require_signature=require_signature)
     if as_json:
@@ -94,12 +99,20 @@ def verify(
 @_takes_trace
 @click.option("--verbose", "-v", is_flag=True, help="Show what each event says in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event and line.")
-def show(file: str | None, db: str | None, dsn: str | None, run_id: str | None, verbose: bool, as_json: bool) -> int:
+def show(
+    file: str | None,
+    db: str | None,
+    dsn: str | None,
+    state_dir: str | None,
+    run_id: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> int:
     """Show what happened in a run, event by event.
 
     Nothing is verified. Lines that cannot be read are reported, and the others shown.
     """
-    readable = _Readable(_trace(file, db, dsn, run_id))
+    readable = _Readable(_trace(file, run_id, state_dir, db, dsn))
     if as_json:
         _print_json(readable)
     else:
@@ -109,12 +122,19 @@ def show(file: str | None, db: str | None, dsn: str | None, run_id: str | None, 
     return 0 if readable.count else 1
 
 
-@command.command(epilog="Example: gert trace export --db runs.db --run 20260228-143000-a1b2 --output run.jsonl")
+@command.command(epilog="Example: gert trace export last --output run.jsonl")
 @_takes_trace
 @click.option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")
-def export(file: str | None, db: str | None, dsn: str | None, run_id: str | None, output: str | None) -> int:
+def export(
+    file: str | None,
+    db: str | None,
+    dsn: str | None,
+    state_dir: str | None,
+    run_id: str | None,
+    output: str | None,
+) -> int:
     """Give the JSONL of a run, byte for byte as it was recorded."""
-    write_out(_trace(file, db, dsn, run_id).chunks(), output)
+    write_out(_trace(file, run_id, state_dir, db, dsn).chunks(), output)
     return 0
 
 
@@ -127,8 +147,9 @@ def write_out(chunks: Iterator[bytes], output: str | None) -> None:
             sys.stdout.buffer.write(chunk)
 
 
-def _trace(file: str | None, db: str | None, dsn: str | None, run_id: str | None) -> Trace:
-    return open_trace(file, db, run_id, read_dsn(dsn, os.environ) if dsn is not None else None)
+def _trace(file: str | None, run_id: str | None, state_dir: str | None, db: str | None, dsn: str | None) -> Trace:
+    address = read_dsn(dsn, os.environ) if dsn is not None else None
+    return open_trace(file, db, run_id, address, state_directory(state_dir, project_root(os.getcwd()), os.environ))
 
 
 class _Readable:

@@ -18,9 +18,9 @@ from gert.ecosystem.host.runs.entry import Entry, Place
 from gert.ecosystem.host.runs.follow import Following
 from gert.ecosystem.host.runs.ledger_reader import Archive
 from gert.ecosystem.host.runs.listing import Runs
-from gert.ecosystem.host.runs.verify import Demands, check_run_of
+from gert.ecosystem.host.runs.verify import Demands, check_record
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
-from gert.ecosystem.surfaces.cli.render.run_arguments import parse_since
+from gert.ecosystem.surfaces.cli.options import parse_since
 from gert.errors import RunError, UsageError
 from gert.kernel.foundation.text import printable
 
@@ -68,14 +68,14 @@ def tail(where: _Where, run_id: str, since_seq: int, *, follow: bool, as_json: b
 def verify_ledger(where: _Where, run_id: str, *, as_json: bool) -> int:
     """`valid` or `invalid`; the reasons go to standard error."""
     with _opened(where) as runs:
-        found = check_run_of(runs, _found(runs, run_id), Demands(verification_keys(os.environ, None)))
+        found = check_record(runs.archive, _found(runs, run_id), Demands(verification_keys(os.environ, None)))
     if as_json:
-        _say_json({"run_id": run_id, "valid": found.valid})
+        _say_json({"run_id": run_id, "valid": found.holds})
     else:
-        click.echo("valid" if found.valid else "invalid")
-    for reason in found.reasons:
-        click.echo(printable(reason), err=True)
-    return 0 if found.valid else 1
+        click.echo("valid" if found.holds else "invalid")
+    for check in found.failures:
+        click.echo(printable(check.reason), err=True)
+    return 0 if found.holds else 1
 
 
 def status(where: _Where, run_id: str, *, as_json: bool) -> None:

@@ -7,17 +7,19 @@ import click
 from gert.ecosystem.host.config.ledger_location import ledger_arguments, ledger_name
 from gert.ecosystem.host.run.options import Executed
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
+from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 from gert.errors import Exit
 from gert.kernel.events.runbook import Outcome
 from gert.kernel.foundation.text import printable
 
 
-def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
+def show(executed: Executed, *, as_json: bool, quiet: bool, results: StepResults | None = None) -> int:
     """Print the result of a run and return the exit code."""
     if executed.warning is not None:
         click.echo(f"{click.style('warning:', fg='yellow')} {printable(executed.warning)}", err=True)
     if as_json:
-        print_json(executed.as_json())
+        steps = {"steps": results.steps, "outputs": results.outputs} if results is not None else {}
+        print_json({**executed.as_json(), **steps})
         return exit_code(executed)
     # The findings of a dry run are its result, not progress; and --quiet must still name open tickets.
     lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)
@@ -68,7 +70,7 @@ def _waiting(executed: Executed) -> Iterator[str]:
         yield f"approval pending for `{printable(each.path)}`: gert approve {ticket}"
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
-    yield f"resume with: gert resume --run {printable(executed.run_id)}{printable(where)}"
+    yield f"resume with: gert resume {printable(executed.run_id)}{printable(where)}"
 
 
 def _outcome(outcome: Outcome) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
 import click
+import msgspec
 
 from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.redrive.abandon import Abandoned
@@ -24,11 +25,13 @@ from gert.ecosystem.surfaces.cli.render.text import (
     took_text,
     value_text,
 )
+from gert.ecosystem.surfaces.cli.render.ticket_text import answered_text
 from gert.errors import InputError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.text import printable
+from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
 HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
 SPARE: Final = ("took", "mode", "events", "by", "outcome", "started", "runbook")
@@ -47,6 +50,7 @@ COLOURS: Final = {
     "abandoned": None,
     "active": LIVELY,
     "paused": DOUBTFUL,
+    "in-doubt": DOUBTFUL,
 }
 
 
@@ -54,14 +58,17 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
     """One run in a list."""
     said = as_row(entry)
     outcome = said["outcome"]
-    waits = f" ({plural(len(entry.tickets), 'ticket')})" if entry.tickets else ""
+    is_answered = any(view.is_answered for view in entry.tickets) and not entry.is_driven
+    waits = f" ({'answered' if is_answered else plural(len(entry.tickets), 'ticket')})" if entry.tickets else ""
     agent = entry.kind == "agent"
+    execution = entry.head.runner
+    name = execution.skill_id if execution is not None else said["runbook"] or ("" if agent else "?")
     return [
         (clip(entry.run_id, 2 * LONGEST_NAME), None),
-        (clip(said["runbook"] or ("" if agent else "?"), LONGEST_NAME), None),
+        (clip(name, LONGEST_NAME), None),
         (_ago(entry.started, now), None),
         (clip((said["tenant"] if agent else said["actor"]) or "", LONGEST_NAME), None),
-        ("agent" if agent else said["mode"] or "", None),
+        (entry.kind if entry.kind != "runbook" else said["mode"] or "", None),
         (f"{entry.standing}{waits}", COLOURS[entry.standing]),
         (
             f"{outcome['category']}: {outcome['code']}" if outcome else "",
@@ -74,7 +81,7 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
 
 def as_row(entry: Entry) -> dict[str, Any]:
     """One run of a list, as JSON."""
-    found = entry.head.runbook
+    found, execution = entry.head.runbook, entry.head.runner
     outcome = found.outcome if found is not None else None
     return {
         "run_id": entry.run_id,
@@ -82,8 +89,9 @@ def as_row(entry: Entry) -> dict[str, Any]:
         "tenant": entry.tenant,
         "runbook": found.runbook if found is not None else None,
         "started": format_timestamp(entry.started) if entry.started is not None else None,
-        "actor": found.actor if found is not None else None,
+        "actor": found.actor if found is not None else execution.actor if execution is not None else None,
         "mode": found.mode if found is not None else None,
+        **({"skill_id": execution.skill_id, "runner_id": execution.runner_id} if execution is not None else {}),
         "status": entry.standing,
         "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
         "events": entry.events,
@@ -100,6 +108,9 @@ def as_document(entry: Entry) -> dict[str, Any]:
     """The details of a run as JSON; secrets were redacted before they were recorded."""
     if entry.kind == "agent":
         return {**as_row(entry), **agent_facts(entry), "next": list(commands(entry))}
+    if entry.head.runner is not None:
+        facts = msgspec.to_builtins(entry.head.runner)
+        return {**as_row(entry), **facts, "last_event": entry.last, "next": list(commands(entry))}
     start = entry.start.data if entry.start is not None else {}
     end = entry.end.data if entry.end is not None else {}
     hashes = ("runbook_hash", "tool_hashes", "policy_hashes")
@@ -116,6 +127,7 @@ def as_document(entry: Entry) -> dict[str, Any]:
             {
                 "ticket_id": view.id,
                 "status": view.status,
+                "answered": view.is_answered,
                 "created": view.ticket.created_at,
                 "expires_at": view.ticket.expires_at,
                 **request_document(view.ticket.request),
@@ -144,6 +156,9 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     if entry.kind == "agent":
         yield from _about_agent(entry, said, now)
         return
+    if entry.head.runner is not None:
+        yield from _about_execution(entry, entry.head.runner, said, now)
+        return
     status = click.style(entry.standing, fg=COLOURS[entry.standing])
     yield f"run {click.style(printable(entry.run_id), bold=True)}: {status}"
     began = f"{said['started']}, {_ago(entry.started, now)}" if said["started"] else "never"
@@ -163,7 +178,8 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     yield from _inputs(said)
     yield from _end(entry, said)
     for each in said["pending"]:
-        yield _line("waits for", f"ticket {each['ticket_id']} of `{each['path']}`: {each['status']}")
+        status = answered_text(_resume(entry)) if each["answered"] and not entry.is_driven else each["status"]
+        yield _line("waits for", f"ticket {each['ticket_id']} of `{each['path']}`: {status}")
     for call in entry.in_doubt:
         check = f"check the target, then pass --reconcile {'|'.join(CHOICES)}"
         then = "`gert resume` calls it again" if call.idempotent else check
@@ -178,15 +194,22 @@ def commands(entry: Entry) -> Iterator[str]:
         if entry.standing in ("active", "paused"):
             yield f"gert run tail {entry.run_id} --follow{where}"
         yield f"gert run verify-ledger {entry.run_id}{where}"
+    elif entry.kind == "runner":
+        recover = entry.standing == "cut-off"
+        yield f"gert runner recover{where}" if recover else f"gert run verify-ledger {entry.run_id}{where}"
     elif entry.standing == "running":
         yield f"gert run tail {entry.run_id} --follow{where}"
     elif entry.standing in ("waiting", "cut-off"):
         yield from (f"gert approve {view.id}{where}" for view in entry.tickets if not view.waiting)
-        yield f"gert resume --run {entry.run_id}{_reconciled(entry)}{where}"
+        yield _resume(entry)
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
     elif entry.standing != "completed" and entry.started_with is not None:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
-        yield f"gert rerun --run {entry.run_id} --from {failed or 'STEP'}{where}"
+        yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}"
+
+
+def _resume(entry: Entry) -> str:
+    return f"gert resume {entry.run_id}{_reconciled(entry)}{entry.place.words}"
 
 
 def _reconciled(entry: Entry) -> str:
@@ -217,6 +240,23 @@ def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[
     yield from (_line(title, value) for title, value in rows if value)
 
 
+def _about_execution(entry: Entry, found: RunnerSnapshot, said: dict[str, Any], now: datetime) -> Iterator[str]:
+    status = click.style(entry.standing, fg=COLOURS[entry.standing])
+    yield f"execution {click.style(printable(entry.run_id), bold=True)}: {status}"
+    rows = [
+        ("skill", found.skill_id),
+        ("runner", found.runner_id),
+        ("plan", found.digest),
+        ("started", f"{said['started']}, {_ago(entry.started, now)}" + (f", by {found.actor}" if found.actor else "")),
+        ("started by", f"run {found.parent_run_id}" if found.parent_run_id else None),
+        ("recorded", f"{plural(entry.events, 'event')} in {entry.place.name}"),
+        ("exit code", found.exit_code),
+        ("because", f"{found.rule}: {found.message}" if found.rule else None),
+        *(("next", command) for command in said["next"]),
+    ]
+    yield from (_line(title, value) for title, value in rows if value is not None)
+
+
 def abandoned_lines(ended: Abandoned) -> Iterator[str]:
     """The result of abandoning a run."""
     yield f"{printable(ended.run_id)} is closed: {ended.status}, {plural(ended.events, 'event')}"
@@ -229,6 +269,8 @@ def abandoned_lines(ended: Abandoned) -> Iterator[str]:
         yield f"{steps} of `finally` did not run: abandoning a run calls no tools"
     if not ended.redriven:
         yield "its runbook, tools, policies or answers have changed: the record was closed without replaying it"
+    if ended.warning is not None:
+        yield f"warning: {printable(ended.warning)}"
 
 
 def _inputs(said: dict[str, Any]) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Parts of lines about events: icons, colours, and data that is clipped and escaped."""
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from itertools import islice
@@ -12,7 +11,7 @@ from gert.errors import InputError
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import CONTROL_SEQUENCE, printable
 
 BEGUN: Final = "▸"
 DONE: Final = "✓"
@@ -37,9 +36,6 @@ LONGEST_NAME: Final = 120
 LONGEST_VALUE: Final = 160
 LONGEST_LINE: Final = 400
 MOST_LINES: Final = 8
-
-# Sequences that colour text or redraw a line. They hide no text, so they are removed.
-_CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 class Description(NamedTuple):
@@ -100,7 +96,7 @@ def lines_of(text: str) -> tuple[str, ...]:
 def tidy(line: str, longest: int = LONGEST_LINE) -> str:
     """A line of a tool's output without its colours."""
     head = line[: 4 * longest]
-    plain = _CONTROL_SEQUENCE.sub("", head).expandtabs(4).rstrip(" ")
+    plain = CONTROL_SEQUENCE.sub("", head).expandtabs(4).rstrip(" ")
     return clip(plain if len(head) == len(line) else plain + "…", longest)
 
 

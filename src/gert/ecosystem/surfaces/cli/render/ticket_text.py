@@ -34,8 +34,11 @@ def row(view: TicketView, now: datetime, *, with_status: bool) -> list[Cell]:
     return [*cells, (status, COLOURS[status])] if with_status else cells
 
 
-def about(view: TicketView, now: datetime) -> Iterator[str]:
-    """Everything the ledger has about a ticket, line by line."""
+def about(view: TicketView, now: datetime, resume: str | None) -> Iterator[str]:
+    """Everything the ledger has about a ticket, line by line.
+
+    resume: the command that resumes its run, where the ticket is answered and no process drives the run
+    """
     status = view.status_at(now)
     yield f"ticket {click.style(view.id, bold=True)}: {click.style(status, fg=COLOURS[status])}"
     yield from summary(view.ticket.request)
@@ -48,6 +51,8 @@ def about(view: TicketView, now: datetime) -> Iterator[str]:
     ]
     yield from (f"  {f'{name}:'.ljust(15)}{printable(value)}" for name, value in rows)
     yield from (f"    {_response(each, view)}" for each in view.responses)
+    if resume is not None:
+        yield f"  {answered_text(resume)}"
     if view.notes:
         yield "  notes:"
     yield from (f"    {printable(note)}" for note in view.notes)
@@ -70,14 +75,21 @@ def outcome(answered: Answered, approved: bool, words: str | None, *, is_unverif
         yield "no key to verify your signature is set here: the run verifies it before it counts"
         if not approved:
             yield "a rejection needs no signature: it also counts without --key"
-    if answered.is_decided or is_unverified:
+    if view.ticket.request.run_kind == "agent":
+        yield "the agent takes it when it runs the step again"
+    elif answered.is_decided or is_unverified:
         yield "a waiting run continues by itself; resume a detached run with:"
         yield f"  {printable(resume_command(view, words))}"
 
 
 def resume_command(view: TicketView, words: str) -> str:
     """The command that resumes a run which does not wait by itself; `words` name its ledger."""
-    return f"{shlex.join(['gert', 'resume', '--run', view.run_id])}{words}"
+    return f"{shlex.join(['gert', 'resume', view.run_id])}{words}"
+
+
+def answered_text(resume: str) -> str:
+    """What to do about a ticket that is answered, and whose run no process drives."""
+    return f"answered; resume the run with `{printable(resume)}`"
 
 
 def standing(view: TicketView) -> str:

@@ -26,9 +26,12 @@ from gert.ecosystem.surfaces.cli.render.text import (
 )
 from gert.errors import TraceError
 from gert.kernel.events import runbook as says
+from gert.kernel.events import runner
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.foundation.principal import KERNEL
+from gert.kernel.ledger import runner_fold
 from gert.kernel.ledger.agent_fold import Snapshot, fold
+from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
 TIME_WIDTH: Final = 11
 MOST_FIELDS: Final = 40
@@ -58,6 +61,7 @@ class _Timeline:
         self._end: says.RunComplete | None = None
         self._unreadable = False
         self._agent: Snapshot | None = None
+        self._execution: RunnerSnapshot | None = None
 
     def say_event(self, event: Envelope) -> None:
         if not self._count:
@@ -71,6 +75,8 @@ class _Timeline:
             self._unreadable = True
         if is_agent(payload):
             self._agent = fold(self._agent or Snapshot(), payload, event.seq)
+        if isinstance(payload, runner.EVENTS):
+            self._execution = runner_fold.fold(self._execution or RunnerSnapshot(), payload)
         place = self._places.of(event, payload)
         if isinstance(payload, says.ContractEvaluated) and not self._verbose:
             return  # every step has one, and without details the line has no content
@@ -92,6 +98,10 @@ class _Timeline:
         print_pair("events", str(self._count))
         if self._agent is not None:
             _say_agent_end(self._agent)
+            return
+        if self._execution is not None:
+            status = self._execution.status
+            print_pair("status", status, {"completed": GOOD, "failed": BAD, "in-doubt": DOUBTFUL}.get(status))
             return
         if self._end is None:
             why = "its `run_complete` cannot be read" if self._unreadable else "there is no `run_complete`"

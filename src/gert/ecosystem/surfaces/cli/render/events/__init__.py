@@ -7,11 +7,12 @@ from gert.ecosystem.surfaces.cli.render.events.agent import AGENT
 from gert.ecosystem.surfaces.cli.render.events.flow import FLOW
 from gert.ecosystem.surfaces.cli.render.events.governance import GOVERNANCE
 from gert.ecosystem.surfaces.cli.render.events.run import RUN
+from gert.ecosystem.surfaces.cli.render.events.runner import RUNNER
 from gert.ecosystem.surfaces.cli.render.events.steps import STEPS
 from gert.ecosystem.surfaces.cli.render.text import Describers, Description, Subject, clip, columns
 from gert.kernel.events.payload import Payload, UnknownEvent
 
-DESCRIBERS: Final[Describers] = {**RUN, **STEPS, **FLOW, **GOVERNANCE, **AGENT}
+DESCRIBERS: Final[Describers] = {**RUN, **STEPS, **FLOW, **GOVERNANCE, **AGENT, **RUNNER}
 
 
 def describe(payload: Payload, about: Subject) -> Description:

@@ -1,0 +1,64 @@
+"""`gert serve`: serve an editor over JSON-RPC on standard input and output."""
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from gert.ecosystem.host.operations.access import Access
+from gert.ecosystem.host.operations.catalogue import Catalogue
+from gert.ecosystem.surfaces.cli.render.output import print_json
+from gert.errors import UsageError
+
+if TYPE_CHECKING:
+    from gert.ecosystem.surfaces.serve.service import Service
+
+
+@click.command(name="serve", epilog="Example: gert serve --root .")
+@click.option("--root", metavar="DIR", default=".", show_default=True, help="Serve only files in this folder.")
+@click.option("--policy", "policies", multiple=True, metavar="FILE", help="Add a policy to the floor of every run.")
+@click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
+@click.option("--db", metavar="FILE", help="Record runs in this SQLite ledger.")
+@click.option(
+    "--dsn", metavar="DSN", help="Record runs in this Postgres ledger; env:NAME reads the DSN from a variable."
+)
+@click.option("--schema", is_flag=True, help="Print the methods of this version as JSON and exit.")
+def command(
+    root: str, policies: tuple[str, ...], state_dir: str | None, db: str | None, dsn: str | None, schema: bool
+) -> int:
+    """Serve an editor: JSON-RPC 2.0, one message per line, on standard input and output.
+
+    It ends when the editor closes its input. Runs have processes of their own and go on.
+    """
+    from gert.ecosystem.surfaces.serve.service import Service, reference
+
+    if schema:
+        print_json(reference())
+        return 0
+    base, real = os.getcwd(), os.path.realpath(root)
+    if not os.path.isdir(real):
+        raise UsageError(f"there is no folder `{root}`")
+    os.chdir(real)
+    access = Access(
+        root=real,
+        environ=os.environ,
+        catalogue=Catalogue(real),
+        policies=tuple(os.path.join(base, each) for each in policies),
+        state_dir=os.path.join(base, state_dir) if state_dir else None,
+        db=os.path.join(base, db) if db else None,
+        dsn=dsn,
+    )
+    asyncio.run(_serve(Service(access)))
+    return 0
+
+
+async def _serve(service: "Service") -> None:
+    from gert.ecosystem.rpc.own_stdio import own_stdio
+
+    async with own_stdio(service.handlers) as peer:
+        service.connect(peer)
+        try:
+            await peer.ended()
+        finally:
+            await service.close()

@@ -1,0 +1,52 @@
+"""The steps of a run for scripts: what each came to, in the order they ended."""
+
+from typing import Any
+
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import StepComplete, StepStart
+
+
+class StepResults:
+    """An observer that keeps the result of every step; outputs are as the record has them, redacted."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self.outputs: dict[str, Any] = {}
+        self._types: dict[str, str] = {}
+
+    def said(self, event: Envelope, payload: Payload) -> None:
+        """Keep the end of a step."""
+        if isinstance(payload, StepStart) and event.path is not None:
+            self._types[event.path] = payload.step_type
+        elif isinstance(payload, StepComplete):
+            self.steps.append(self._step(event.path or payload.step_id, payload))
+            if payload.outputs:
+                self.outputs[payload.step_id] = payload.outputs
+
+    def _step(self, path: str, said: StepComplete) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "path": path,
+            "step_id": said.step_id,
+            "step_type": self._types.pop(path, None),
+            "status": said.status,
+            "duration": said.duration,
+            "exit_code": said.exit_code,
+            "reason": said.reason,
+            "failure": {"kind": said.failure.kind, "message": said.failure.message} if said.failure else None,
+            "attempts": said.attempts if said.attempts > 1 else None,
+            "outputs": said.outputs or None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def printed(self, path: str, stream: str, text: str) -> None:
+        """Output is not part of a result."""
+
+    def pause(self) -> None:
+        """Nothing is shown here."""
+
+    def unpause(self) -> None:
+        """Nothing is shown here."""
+
+    def close(self) -> None:
+        """Nothing is shown here."""

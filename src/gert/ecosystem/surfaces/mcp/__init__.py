@@ -1,0 +1,1 @@
+"""`gert-mcp`: gert for agents, over the Model Context Protocol."""

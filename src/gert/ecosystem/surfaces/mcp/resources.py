@@ -1,0 +1,225 @@
+"""Resources: runbooks, tools, scenarios and traces of the served folder, read and watched."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ResourceUpdated
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    EmptyResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    SubscribeRequestParams,
+    TextResourceContents,
+    UnsubscribeRequestParams,
+)
+
+from gert.ecosystem.host.config.files import read_document
+from gert.ecosystem.host.operations.access import Access, Refused
+from gert.ecosystem.host.operations.catalogue import Listed
+from gert.ecosystem.host.operations.table import OPERATIONS, perform
+from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.scenarios.folders import find_scenarios
+from gert.errors import GertError
+from gert.kernel.foundation.names import is_run_id, is_safe_name
+from gert.kernel.foundation.text import one_line
+
+SCHEME: Final = "gert://"
+TEMPLATES: Final = (
+    ("runbooks/{name}", "runbook", "A runbook, with the result of validating it", "application/json"),
+    ("tools/{name}", "tool", "A tool definition, with the result of validating it", "application/json"),
+    ("scenarios/{runbook}/{name}", "scenario", "A scenario, with the result of its test", "application/json"),
+    ("traces/{run_id}", "trace", "The trace of a run as JSON Lines", "application/x-ndjson"),
+)
+MOST_BYTES: Final = 1024 * 1024
+_PAGE: Final = 100
+_LOOK: Final = 1.0
+
+Context = ServerRequestContext[Any, Any]
+AccessFor = Callable[[Context], Access]
+
+
+class Resources:
+    """Lists, reads and watches resources; `bus` tells clients what changed."""
+
+    def __init__(self, access: AccessFor, bus: InMemorySubscriptionBus) -> None:
+        self._access = access
+        self._bus = bus
+        self._watched: dict[str, asyncio.Task[None]] = {}
+
+    async def list(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        """The runbooks and tools of the folder, a page at a time."""
+        access = self._access(ctx)
+        listed = [*await asyncio.to_thread(access.catalogue.runbooks), *access.catalogue.tools()]
+        start = _start(params, len(listed))
+        shown = [_resource(access, each) for each in listed[start : start + _PAGE]]
+        more = str(start + _PAGE) if start + _PAGE < len(listed) else None
+        return ListResourcesResult(resources=shown, next_cursor=more)
+
+    async def templates(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        """The forms of resource addresses."""
+        return ListResourceTemplatesResult(
+            resource_templates=[
+                ResourceTemplate(uri_template=f"{SCHEME}{path}", name=name, description=about, mime_type=kind)
+                for path, name, about, kind in TEMPLATES
+            ]
+        )
+
+    async def read(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        """One resource; one that is not there, or not of this folder, is an invalid parameter."""
+        uri = str(params.uri)
+        try:
+            text, kind = await self._read(self._access(ctx), uri)
+        except GertError as problem:
+            raise MCPError(
+                code=INVALID_PARAMS, message=f"no resource `{one_line(uri, 200)}`: {problem.message}"
+            ) from None
+        return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=kind)])
+
+    async def _read(self, access: Access, uri: str) -> tuple[str, str]:
+        kind, *names = (
+            [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else [""]
+        )
+        if kind == "runbooks" and len(names) == 1:
+            return await _document(access, access.runbook(names[0]))
+        if kind == "tools" and len(names) == 1:
+            found = [each.file for each in access.catalogue.tools() if each.name == names[0]]
+            if len(found) == 1:
+                return await _document(access, found[0])
+        if kind == "scenarios" and len(names) == 2 and all(map(is_safe_name, names)):
+            return await _scenario(access, *names)
+        if kind == "traces" and len(names) == 1 and is_run_id(names[0]):
+            return await asyncio.to_thread(_trace, access, names[0]), "application/x-ndjson"
+        raise Refused("unknown_resource", "there is no such resource")
+
+    # --- watching
+
+    async def subscribe(self, ctx: Context, params: SubscribeRequestParams) -> EmptyResult:
+        """Watch a trace for a client of the protocol with sessions."""
+        uri = str(params.uri)
+        self.watch(self._access(ctx), uri, ctx.session.send_resource_updated)
+        return EmptyResult()
+
+    async def unsubscribe(self, ctx: Context, params: UnsubscribeRequestParams) -> EmptyResult:
+        """Stop watching."""
+        task = self._watched.pop(str(params.uri), None)
+        if task is not None:
+            task.cancel()
+        return EmptyResult()
+
+    def watch(self, access: Access, uri: str, tell: Callable[[str], Any]) -> None:
+        """Tell a client each time the trace of a run has grown, until the run ends."""
+        run_id = uri.removeprefix(f"{SCHEME}traces/")
+        if uri in self._watched or not is_run_id(run_id):
+            return
+        self._watched[uri] = asyncio.get_running_loop().create_task(self._follow(access, uri, run_id, tell))
+
+    async def _follow(self, access: Access, uri: str, run_id: str, tell: Callable[[str], Any]) -> None:
+        seen = 0
+        try:
+            while True:
+                count, ended = await asyncio.to_thread(_length, access, run_id)
+                if count > seen:
+                    seen = count
+                    await tell(uri)
+                    await self._bus.publish(ResourceUpdated(uri=uri))
+                if ended:
+                    return
+                await asyncio.sleep(_LOOK)
+        finally:
+            self._watched.pop(uri, None)
+
+    async def watch_catalogue(self, access: Access, tell: Callable[[], Any]) -> None:
+        """Tell clients when a runbook or tool is added, removed or changed."""
+        known = await asyncio.to_thread(access.catalogue.fingerprint)
+        while True:
+            await asyncio.sleep(_LOOK)
+            found = await asyncio.to_thread(access.catalogue.fingerprint)
+            if found != known:
+                known = found
+                await self._bus.publish(ResourcesListChanged())
+                await tell()
+
+
+def _start(params: PaginatedRequestParams | None, total: int) -> int:
+    cursor = params.cursor if params is not None else None
+    try:
+        start = int(cursor) if cursor else 0
+    except ValueError:
+        start = -1
+    if not 0 <= start <= total:
+        raise MCPError(code=INVALID_PARAMS, message="the cursor is not one of this list")
+    return start
+
+
+def _resource(access: Access, listed: Listed) -> Resource:
+    about = getattr(getattr(listed.model, "meta", None), "description", None) or ""
+    return Resource(
+        uri=f"{SCHEME}{listed.kind}s/{quote(listed.name, safe='')}",
+        name=listed.name,
+        title=access.shown(listed.file),
+        description=one_line(about, 200),
+        mime_type="application/json",
+    )
+
+
+async def _document(access: Access, file: str) -> tuple[str, str]:
+    source = await asyncio.to_thread(read_document, file)
+    if len(source) > MOST_BYTES:
+        raise Refused("too_large", "the document is larger than 1 MiB")
+    checked = await perform(OPERATIONS["validate"], access, {"path": access.shown(file)})
+    said = {"path": access.shown(file), "yaml": source.decode("utf-8", "replace"), "validation": checked}
+    return msgspec.json.encode(said).decode(), "application/json"
+
+
+async def _scenario(access: Access, runbook: str, name: str) -> tuple[str, str]:
+    file = access.runbook(runbook)
+    found = [each for each in find_scenarios([file]) if each.name == name]
+    if len(found) != 1 or not access.contains(os.path.realpath(found[0].path)):
+        raise Refused("unknown_resource", "there is no such scenario")
+    tested = await perform(OPERATIONS["test"], access, {"path": access.shown(file), "scenario": name})
+    said = {
+        "path": access.shown(os.path.realpath(found[0].path)),
+        "yaml": read_document(found[0].scenario).decode("utf-8", "replace"),
+        "test": tested,
+    }
+    return msgspec.json.encode(said).decode(), "application/json"
+
+
+def _trace(access: Access, run_id: str) -> str:
+    """The last lines of a trace, up to a size: whole lines, so that each is JSON."""
+    with Runs(access.place) as runs:
+        entry = runs.entry(run_id)
+        full = runs.whole_entry(run_id)
+        if full.started_with is None or not access.contains(full.started_with.file):
+            raise Refused("unknown_resource", "there is no such run")
+        lines: list[bytes] = []
+        size = 0
+        for line in runs.lines(entry):
+            lines.append(line)
+            size += len(line) + 1
+            while size > MOST_BYTES and len(lines) > 1:
+                size -= len(lines.pop(0)) + 1
+    return b"".join(line + b"\n" for line in lines).decode("utf-8", "replace")
+
+
+def _length(access: Access, run_id: str) -> tuple[int, bool]:
+    try:
+        with Runs(access.place) as runs:
+            entry = runs.whole_entry(run_id)
+            if entry.started_with is None or not access.contains(entry.started_with.file):
+                return 0, True  # of another folder: as if it were not there
+            return entry.events, entry.standing not in ("running", "waiting")
+    except GertError:
+        return 0, True

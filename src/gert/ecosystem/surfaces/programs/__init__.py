@@ -1,0 +1,1 @@
+"""Programs that gert ships beside `gert`: the model provider, and extension runners for debates."""

@@ -1,0 +1,48 @@
+"""Extension runners that gert ships: `gert-ext-reduce-vote`, `gert-ext-reduce-merge` and `gert-ext-judge-llm`."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gert.ecosystem.host.llm.reduce import declared_only, merge, vote
+from gert.ecosystem.rpc.runner import Failed, Step, run
+from gert.errors import GertError
+
+_VOTE, _MERGE = "reduce-vote", "reduce-merge"
+
+
+def reduce_vote() -> None:
+    """Be `gert-ext-reduce-vote`: the decision of most agents."""
+    run(_reducer(vote), principal={"kind": "system", "id": _VOTE, "role": "reducer"})
+
+
+def reduce_merge() -> None:
+    """Be `gert-ext-reduce-merge`: what all agents said, field by field."""
+    run(_reducer(merge), principal={"kind": "system", "id": _MERGE, "role": "reducer"})
+
+
+def judge_llm() -> None:
+    """Be `gert-ext-judge-llm`: a model picks the winner."""
+    from gert.ecosystem.host.llm.judge import judge, principal_of
+
+    async def execute(step: Step) -> dict[str, Any]:
+        try:
+            return declared_only(await judge(step.inputs, os.environ), step.contract)
+        except GertError as problem:
+            raise Failed(_text(problem)) from None
+
+    run(execute, principal=principal_of(os.environ))
+
+
+def _reducer(reduce: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[[Step], dict[str, Any]]:
+    def execute(step: Step) -> dict[str, Any]:
+        try:
+            return declared_only(reduce(step.inputs), step.contract)
+        except GertError as problem:
+            raise Failed(_text(problem)) from None
+
+    return execute
+
+
+def _text(problem: GertError) -> str:
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message

@@ -1,0 +1,1 @@
+"""`gert-tui`: run an incident from one screen."""

@@ -1,0 +1,144 @@
+"""What the screen can do: every action is one call of a host use case, and has a command of the same effect."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gert.ecosystem.host.approvals.respond import Given, TicketView, Verdict, respond
+from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
+from gert.ecosystem.host.background.launch import Launched, resume_run, start_run
+from gert.ecosystem.host.background.messages import Sender, advance_run, cancel_run, give_evidence
+from gert.ecosystem.host.operations.catalogue import Catalogue, Listed
+from gert.ecosystem.host.policy.explain_runbook import Explained, explain_file
+from gert.ecosystem.host.redrive.resume import ResumeOptions
+from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.runs.entry import Entry, Place, place_for
+from gert.ecosystem.host.runs.listing import Runs
+from gert.kernel.engine.inputs import GivenInput
+from gert.kernel.events.vocabulary import RunMode
+
+MOST_RUNS = 200
+
+
+class Desk(msgspec.Struct, kw_only=True):
+    """Where the screen works: a folder, a ledger, and the person in front of it.
+
+    read_only: nothing is started, answered or cancelled
+    steps: runs that are started here wait before every call
+    """
+
+    root: str
+    environ: Mapping[str, str]
+    state_dir: str | None = None
+    db: str | None = None
+    dsn: str | None = None
+    actor: str | None = None
+    key: str | None = None
+    policies: tuple[str, ...] = ()
+    read_only: bool = False
+    steps: bool = False
+    catalogue: Any = None
+
+    @property
+    def place(self) -> Place:
+        """Where runs are recorded."""
+        return place_for(self.state_dir, self.db, self.environ, self.dsn)
+
+    @property
+    def tickets_place(self) -> TicketPlace:
+        """Where tickets are."""
+        return TicketPlace(state_dir=self.state_dir, db=self.db, dsn=self.dsn)
+
+    # --- looking
+
+    def runbooks(self) -> list[Listed]:
+        """The runbooks of the folder."""
+        if self.catalogue is None:
+            self.catalogue = Catalogue(os.path.realpath(self.root))
+        found: list[Listed] = self.catalogue.runbooks()
+        return found
+
+    def runs(self) -> list[Entry]:
+        """The newest runs of the ledger."""
+        with Runs(self.place) as runs:
+            return [entry for _, entry in zip(range(MOST_RUNS), runs.newest(), strict=False)]
+
+    def tickets(self) -> list[TicketView]:
+        """The open tickets, oldest first."""
+
+        async def look() -> list[TicketView]:
+            try:
+                async with open_tickets(self.tickets_place, self.environ) as tickets:
+                    return await tickets.all("pending")
+            except NoLedger:
+                return []
+
+        return asyncio.run(look())
+
+    def find(self, run_id: str) -> str:
+        """The id of the run with this prefix."""
+        with Runs(self.place) as runs:
+            return runs.find(run_id)
+
+    def explain(self, file: str) -> Explained:
+        """The contract, risk and decision of each step."""
+        return explain_file(file, None, self.policies)
+
+    # --- acting
+
+    async def start(
+        self, file: str, values: Mapping[str, str], mode: RunMode, scenario: str | None = None
+    ) -> tuple[Launched, Place]:
+        """Start a run in a process of its own; a rehearsal is recorded in a ledger of its own, which is temporary."""
+        place = self.place
+        db = self.db
+        if mode != "real":
+            db = os.path.join(tempfile.mkdtemp(prefix="gert-tui-"), "rehearsal.db")
+            place = Place(place.state, db, None, place.here)
+        options = RunOptions(
+            file=file,
+            given={name: GivenInput(value) for name, value in values.items()},
+            mode=mode,
+            scenario=scenario,
+            actor=self.actor,
+            state_dir=self.state_dir,
+            db=db,
+            dsn=self.dsn if mode == "real" else None,
+            policies=self.policies,
+            steps=self.steps and mode == "real",
+        )
+        return await start_run(options, self.environ), place
+
+    async def resume(self, run_id: str) -> Launched:
+        """Resume a run in a process of its own."""
+        named = self.db is not None or self.dsn is not None
+        state = None if named else self.place.state
+        options = ResumeOptions(
+            run_id=run_id, state_dir=state, db=self.db, dsn=self.dsn, actor=self.actor, steps=self.steps
+        )
+        return await resume_run(options, self.environ)
+
+    async def respond(self, verdict: Verdict) -> Given:
+        """Respond to a ticket."""
+        return await respond(verdict, self.tickets_place, self.environ)
+
+    def _sender(self, place: Place) -> Sender:
+        return Sender(database=place.ledger, by=self.actor, key=self.key)
+
+    async def cancel(self, place: Place, run_id: str) -> None:
+        """Stop a run in order."""
+        await cancel_run(self._sender(place), run_id, self.environ, "stopped from the screen")
+
+    async def advance(self, place: Place, run_id: str, path: str) -> None:
+        """Let a call begin."""
+        await advance_run(self._sender(place), run_id, self.environ, path)
+
+    async def give(
+        self, place: Place, run_id: str, path: str, evidence: Mapping[str, Any] | None, reject: str | None
+    ) -> None:
+        """Give evidence of a manual step, or reject it."""
+        await give_evidence(self._sender(place), run_id, path, self.environ, evidence, reject)

@@ -1,0 +1,81 @@
+"""Reads a run from its ledger for the screen: events and output since the last look, in a thread of its own."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.runs.entry import Entry, Place
+from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.logs import Logs, Piece, merged
+from gert.errors import GertError
+from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.foundation.text import printable
+from gert.kernel.runbook.program import Program
+
+MOST_EVENTS: Final = 2000
+"""Events that are shown in one go; the rest follows at the next look."""
+MOST_LINES: Final = 4000
+LONGEST_LINE: Final = 2000
+
+
+class Look(msgspec.Struct):
+    """What is new of a run."""
+
+    events: list[Envelope]
+    output: list[Piece]
+    entry: Entry
+    is_behind: bool = False
+    notes: list[str] = msgspec.field(default_factory=list)
+
+
+class RunFeed:
+    """One run, read incrementally; used from one thread at a time."""
+
+    def __init__(self, place: Place, run_id: str) -> None:
+        self._runs = Runs(place)
+        self.run_id = run_id
+        self._seen = 0
+        self._notes = 0
+        self._logs = Logs(self._runs.archive, run_id)
+
+    def look(self) -> Look:
+        """What is new since the last look."""
+        entry = self._runs.entry(self.run_id)
+        archive = self._runs.archive
+        lines = archive.ask(lambda ledger: ledger.lines(self.run_id, self._seen, MOST_EVENTS))
+        self._seen += len(lines)
+        events = [decode(line) for line in lines]
+        output = list(merged(self._logs.read())) if entry.kind == "runbook" else []
+        return Look(events, output, entry, is_behind=self._seen < entry.events, notes=self._new_notes())
+
+    def _new_notes(self) -> list[str]:
+        messages = self._runs.archive.ask(lambda ledger: ledger.messages(self.run_id, since=self._notes))
+        if messages:
+            self._notes = messages[-1].id
+        return [each.body.decode("utf-8", "replace") for each in messages if each.kind == "note"]
+
+    def program(self) -> Program | None:
+        """The runbook as the run was started with it, for steps that have not begun."""
+        entry = self._runs.entry(self.run_id)
+        started: Any = entry.started_with
+        if started is None:
+            return None
+        with suppress(GertError):
+            stored = self._runs.archive.ask(lambda ledger: ledger.documents(list(started.documents.values())))
+            documents = {path: stored[digest] for path, digest in started.documents.items() if digest in stored}
+            return Workspace(stored=documents).program(started.file).program
+        return None
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._runs.close()
+
+
+def output_lines(pieces: list[Piece]) -> Iterator[tuple[str, str]]:
+    """Lines of output, each with the step it comes from: printable, and cut where they are too long to show."""
+    for piece in pieces:
+        for line in piece.text.removesuffix("\n").split("\n")[-MOST_LINES:]:
+            yield piece.step, printable(line.removesuffix("\r").expandtabs(4)[:LONGEST_LINE])
