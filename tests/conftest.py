@@ -1,5 +1,6 @@
 """Tests come out the same on a busy machine, in the background, and under `nohup`."""
 
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from tests.needs import require_programs, warn
 from tests.postgres import dsn, durable_dsn, durable_postgres, own_server, postgres, used_again
 from tests.slow import slowest_first
+from tests.soak import examples
 
 __all__ = ["dsn", "durable_dsn", "durable_postgres", "own_server", "postgres", "used_again"]
 
@@ -15,7 +17,9 @@ __all__ = ["dsn", "durable_dsn", "durable_postgres", "own_server", "postgres", "
 _STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGHUP") if hasattr(signal, name)]
 
 # Properties are judged by what they find, not by how long that takes.
-settings.register_profile("gert", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "gert", deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("gert")
 
 
@@ -33,6 +37,11 @@ def every_signal_counts() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """No worker is left with a slow file when the others have ended."""
     slowest_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """Twenty thousand tests stay to the end: looking through them for garbage again and again finds none."""
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

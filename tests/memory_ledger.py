@@ -22,6 +22,7 @@ class MemoryLedger:
     """
 
     turns = 0
+    witness = None
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []

@@ -28,6 +28,7 @@ SLOW: Final = (
     "ecosystem/surfaces/cli/commands/test_artana.py",
     "conformance/test_wide_walks.py",
     "kernel/governance/test_laws.py",
+    "ecosystem/rpc/test_faults.py",
 )
 
 

@@ -42,9 +42,9 @@ class Stage:
         assert old in text
         (self.root / file).write_text(text.replace(old, new), encoding="utf-8")
 
-    def begin(self, **environ: str) -> subprocess.Popen[str]:
+    def begin(self, script: str = "scripts/demo", **environ: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["sh", "scripts/demo", str(self.bin)],
+            ["sh", script, str(self.bin)],
             cwd=self.root,
             env={**os.environ, "TMPDIR": str(self.temporary), **environ},
             stdin=subprocess.DEVNULL,
@@ -54,8 +54,8 @@ class Stage:
             start_new_session=True,
         )
 
-    def run(self, **environ: str) -> tuple[int, str]:
-        with self.begin(**environ) as demo:
+    def run(self, script: str = "scripts/demo", **environ: str) -> tuple[int, str]:
+        with self.begin(script, **environ) as demo:
             printed, _ = demo.communicate(timeout=120)
         return demo.returncode, printed
 
@@ -152,3 +152,23 @@ def _ports(stage: Stage, demo: subprocess.Popen[str]) -> Iterator[int]:
 def test_its_runbook_is_valid_to_the_last_warning(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--strict", str(ROOT / RUNBOOK), str(ROOT / "examples/tools/http.tool.yaml")]) == 0
     assert capsys.readouterr().out.endswith("2 files: 0 errors, 0 warnings\n")
+
+
+def test_the_demo_of_a_runner_works_offline_and_leaves_nothing_behind(stage: Stage) -> None:
+    before = stage.files()
+    code, printed = stage.run(
+        "scripts/demo-runner", GERT_PLAN_SIGNING_KEY="x", GERT_STATE_DIR=str(stage.root / "state")
+    )
+    assert (code, printed[-4000:] if code else "") == (0, "")
+    for expected in (
+        "secret:        kv://slack/dev/bot_token (chat:write)",
+        "post: approved by bob",
+        "resolved: announced",
+        "recorded with exit code 0  1 request",
+        "was executed before (spent/plan)",
+        "with Bearer [REDACTED]",
+    ):
+        assert expected in printed, expected
+    assert "xoxb-" not in printed
+    assert stage.files() == before
+    assert list(stage.temporary.iterdir()) == []

@@ -72,8 +72,24 @@ def whole(text: str) -> tuple[str, bytes] | None:
 
 
 PARTS = (
-    ("config", "", {"traces", "ledger", "policies", "groups", "on_outcome", "approvals", "webhook_hosts"}),
-    ("project", "", {"name", "policies"}),
+    (
+        "config",
+        "",
+        {
+            "traces",
+            "ledger",
+            "policies",
+            "groups",
+            "on_outcome",
+            "approvals",
+            "webhook_hosts",
+            "providers",
+            "runners",
+            "skills",
+            "secrets_policies",
+        },
+    ),
+    ("project", "", {"name", "policies", "runners", "secrets_policies"}),
     ("tool", "apiVersion: tool/v0\n", {"contract", "actions", "secrets"}),
     ("runbook", "apiVersion: kernel/v0\n", {"meta", "tools", "steps"}),
 )
@@ -145,14 +161,35 @@ def with_cases_of_the_page(folder: Path) -> None:
     (folder / "policies" / "production.policy-test.yaml").write_text(cases)
 
 
+def with_inventory(folder: Path) -> None:
+    [(_, configured)] = [block for block in YAML_BLOCKS if "./inputs/inventory" in block[1]]
+    with (folder / "gert-project.yaml").open("a") as project:
+        project.write(configured)
+    (folder / "servers.json").write_text('{"web-1": {"address": "10.0.0.7", "zone": "eu"}}')
+
+
+@pytest.mark.parametrize(("language", "name"), [("python", "inventory"), ("sh", "hosts")])
+def test_the_providers_of_the_docs_are_the_examples(language: str, name: str) -> None:
+    shown = [text for place, text in blocks(language) if place.startswith("docs/inputs.md")]
+    assert shown == [(EXAMPLES / "inputs" / name).read_text(encoding="utf-8")]
+
+
 # Page, command, the folder it is called in, what is different there, and its exit code.
 SHOWN = [
     ("README.md", "explain examples/runbooks/restart-pod.yaml", ".", None, 0),
     ("README.md", "validate examples/runbooks/restart-pod.yaml", ".", misspelt, 1),
     ("docs/running.md", "exec check.yaml --var hots=web-1", ".", with_check, 2),
+    ("docs/inputs.md", "input check inventory.web-1.address inventory.web-1.zone", "examples", with_inventory, 0),
     ("docs/testing.md", "test runbooks/restart-pod.yaml --coverage", "examples", None, 0),
     ("docs/governance.md", "policy test policies/ --coverage", "examples", with_cases_of_the_page, 1),
     ("docs/governance.md", "policy explain policies/production.policy.yaml", "examples", None, 0),
+    (
+        "docs/extensions.md",
+        """ext check reduce-vote --inputs '{"items": {"ann": "yes", "bob": "no"}}'""",
+        ".",
+        None,
+        0,
+    ),
 ]
 WALKED = "examples/README.md"
 """Its commands build on each other: `tests/test_examples.py` walks through them."""
@@ -270,7 +307,8 @@ def test_every_room_is_in_the_architecture() -> None:
 
 GLOSSARY = (
     "run, step, request, answer, event, trace, ledger, mirror, lease, fence, seal, witness, ticket, response, inbox, "
-    "outcome, verdict, contract, policy, floor, lane, scope, world, scenario, golden, skill, plan, runner, redrive"
+    "outcome, verdict, contract, policy, floor, lane, scope, world, scenario, golden, skill, plan, runner, redrive, "
+    "extension, server, peer"
 )
 
 

@@ -13,11 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from gert.ecosystem.host.config import platform
-from gert.ecosystem.host.config.supported import SUPPORTED
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import Folder, load, scenarios_of
 from gert.ecosystem.surfaces.cli.main import main
@@ -79,11 +76,12 @@ def test_every_document_is_valid_to_the_last_warning(
     """Ecosystem-v0 §2."""
     # A secret that is required and not set is a warning about this machine, not about the document.
     monkeypatch.setenv("ANTHROPIC_API_KEY", "canary")
-    # So is a runner of an extension that is not installed.
-    installed = msgspec.structs.replace(SUPPORTED, extensions=frozenset({"gert-ext-judge-llm"}))
-    monkeypatch.setattr(platform, "SUPPORTED", installed)
     assert main(["validate", "--strict", "--json", str(EXAMPLES)]) == 0
     files = json.loads(capsys.readouterr().out)["files"]
+    assert [found for file in files for found in file["findings"] if found["severity"] != "note"] == []
+    files = [
+        file for file in files if "/runner/" not in file["file"]
+    ]  # a project of its own, which `make demo-runner` runs
     assert Counter(file["kind"] for file in files) == {
         "project": 1,
         "policy": len(list(EXAMPLES.glob("policies/*.policy.yaml"))),
@@ -93,7 +91,6 @@ def test_every_document_is_valid_to_the_last_warning(
         "scenario": len(FOLDERS),
         "test": len(FOLDERS),
     }
-    assert [found for file in files for found in file["findings"] if found["severity"] != "note"] == []
 
 
 @each_scenario

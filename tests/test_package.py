@@ -25,6 +25,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "gert/py.typed" in names
     assert "gert/_build.py" in names
+    assert "gert/ecosystem/runners/skills/openai.chat.skill.yaml" in names
     assert {name.split("/")[0] for name in names} == {"gert", "gert-0.1.0.dist-info"}
 
 

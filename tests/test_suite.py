@@ -78,21 +78,27 @@ def test_slow_files_are_there_and_named_once() -> None:
 def test_exhaustive_tests_and_tests_of_other_software_are_left_out(pytestconfig: pytest.Config) -> None:
     assert list(pytestconfig.getini("addopts"))[-2:] == ["-m", "not soak and not interop"]
     walks = pytest_run("tests/ecosystem/surfaces/cli/redrive/test_resume_walks.py", "--collect-only")
-    assert "a sample of 12" in walks.stdout
+    assert "[a sample]" in walks.stdout
     assert "share 1 of 8" not in walks.stdout
 
 
 @pytest.mark.parametrize(
-    ("code", "ends", "said"),
+    ("code", "mark", "ends", "said"),
     [
-        pytest.param(0, 0, "", id="all is well"),
-        pytest.param(5, 0, "interop: no test needs other software yet\n", id="there is none"),
-        pytest.param(1, 2, "", id="one fails"),
+        pytest.param(0, "interop", 0, "-m interop tests/test_other.py\n", id="all is well"),
+        pytest.param(1, "interop", 2, "-m interop tests/test_other.py\n", id="one fails"),
+        pytest.param(5, "interop", 2, "-m interop tests/test_other.py\n", id="none of those that are marked is found"),
+        pytest.param(0, "soak", 0, "interop: no test needs other software yet\n", id="there is none"),
     ],
 )
-def test_interop_passes_where_there_is_no_such_test(code: int, ends: int, said: str, tmp_path: Path) -> None:
-    (tmp_path / "pytest").write_text(f"#!/bin/sh\nexit {code}\n")
+def test_tests_of_other_software_are_run_where_there_are_any(
+    code: int, mark: str, ends: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pytest").write_text(f'#!/bin/sh\necho "$@"\nexit {code}\n')
     (tmp_path / "pytest").chmod(0o755)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_mine.py").write_text("import pytest\n")
+    (tmp_path / "tests" / "test_other.py").write_text(f"pytestmark = pytest.mark.{mark}\n")
     made = subprocess.run(
         ["make", "--silent", "--file", str(ROOT / "Makefile"), "--assume-old", "setup", f"BIN={tmp_path}", "interop"],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
@@ -100,10 +106,15 @@ def test_interop_passes_where_there_is_no_such_test(code: int, ends: int, said: 
     assert (made.returncode, made.stdout) == (ends, said), made.stderr
 
 
-def test_ci_runs_what_users_run() -> None:
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert [line for line in script.splitlines() if line.startswith(("make", "export"))] == [
-        "export CI=true",
-        "make test",
-        "make interop",
-    ]
+@pytest.mark.parametrize(
+    ("failing", "ends"),
+    [pytest.param("", 0, id="neither"), pytest.param("test", 2, id="test"), pytest.param("interop", 2, id="interop")],
+)
+def test_ci_runs_what_users_run_and_the_many_tests_last(failing: str, ends: int, tmp_path: Path) -> None:
+    (tmp_path / "make").write_text(f'#!/bin/sh\necho "$CI $@"\n[ "$1" != "{failing}" ] || exit 2\n')
+    (tmp_path / "make").chmod(0o755)
+    ran = subprocess.run(
+        [ROOT / ".ci" / "run"], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (ends, "true interop\ntrue test\n"), ran.stderr

@@ -9,8 +9,8 @@ import pytest
 from tests.attacks.attack import Attack, table
 from tests.ecosystem.surfaces.cli.workbench import Project, call, finish, note, of_type, snapshot, until
 
-from gert.kernel.engine.approval_rules import UNSIGNED
 from gert.kernel.foundation.signature import parse_key
+from gert.kernel.governance.approval_rules import UNSIGNED
 
 GUARDED = {"rules": [{"writes": ["things"], "action": "require-approval"}, {"default": "allow"}]}
 WRITES = {"effects": ["files"], "writes": ["things"], "idempotent": False}

@@ -12,6 +12,7 @@ from tests.attacks.attack import Attack, table
 from tests.ecosystem.surfaces.cli.strangers import __file__ as strangers
 from tests.ecosystem.surfaces.cli.users import Machine, machine
 from tests.ecosystem.surfaces.cli.workbench import Project, Ran, call, of_type
+from tests.needs import missing
 
 USES = (machine,)
 """Fixtures of another file that tests here ask for by name."""
@@ -78,7 +79,7 @@ def test_a_tool_cannot_look_into_gert(
     attempt: Callable[[Machine, "subprocess.Popen[bytes]"], str],
 ) -> None:
     if what == "tracing it" and not Path("/usr/bin/python3").exists():
-        pytest.skip("there is no Python that every user can run")
+        missing("a Python that every user can run")
     row = Attack(what, "gert cannot be inspected", lambda _: attempt(machine, gert_with_a_key), "Permission denied")
     row.fails(machine.project)
 

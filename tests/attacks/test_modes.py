@@ -78,8 +78,8 @@ def transport(**runbook: Any) -> Callable[[Project], str]:
     """Hide a step that cannot run here, so that the steps before it run first."""
 
     def attempt(project: Project) -> str:
-        meta = {"name": "far", "transport": "jsonrpc", "binary": "server"}
-        tool = {"apiVersion": "tool/v0", "meta": meta, "contract": LOOKS, "actions": {"go": {"method": "m"}}}
+        meta = {"name": "far", "transport": "mcp", "connect": "http://mcp.internal/mcp"}
+        tool = {"apiVersion": "tool/v0", "meta": meta, "contract": LOOKS, "actions": {"go": {"mcp_tool": "m"}}}
         project.write("tools/far.tool.yaml", tool)
         project.runbook(note("one"), *runbook.pop("steps", []), tools=["note", "far"], **runbook)
         said = project.exec().ended(1).err

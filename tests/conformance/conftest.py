@@ -24,5 +24,5 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", ENVIRONMENT)
         patch.setattr(platform, "platform", lambda: "linux")
-        patch.setattr(platform, "SUPPORTED", None)
+        patch.setattr(platform, "supported_here", lambda _: None)
         yield

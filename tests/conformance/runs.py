@@ -29,7 +29,6 @@ from gert.kernel.engine.requests import (
     Pause,
     PauseAnswer,
     Request,
-    Response,
     Steps,
     SubmitApproval,
     TicketAnswer,
@@ -40,6 +39,7 @@ from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import Failure, RunStart
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.governance.approval import Response
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.program import Program, policy_file, policy_of
 

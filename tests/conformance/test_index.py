@@ -40,7 +40,7 @@ PROMISED = {
     *(f"ecosystem-v0 §{number}" for number in (2, 3, 4, 5, 6, 12, 13, 14, 15, 16, 18)),
     *CONTRACT,
     *(f"what must hold {number}" for number in (*range(1, 10), *range(14, 19))),
-    *(f"decision {number}" for number in (*range(5, 39), *range(40, 45), 46, 47, *range(52, 60))),
+    *(f"decision {number}" for number in (*range(5, 39), *range(40, 45), 46, 47, *range(48, 52), *range(52, 60))),
 }
 
 
@@ -90,13 +90,29 @@ def names_in(file: Path) -> frozenset[str]:
     return frozenset(name for name in found if name.rpartition("::")[2].lower().startswith("test"))
 
 
+def objection_to(place: str) -> str:
+    """Why this is no place of a promise."""
+    file, name = file_of(place), place.strip("`").partition("::")[2]
+    if not file.is_file():
+        return f"{place} is not there"
+    if not file.is_relative_to(CONFORMANCE if not place.startswith("`tests/") else ROOT / "tests"):
+        return f"{place} is in no folder for promises"
+    if bool(name) != (file.suffix == ".py"):
+        return f"{place}: a test is named, a case is a file"
+    return f"{file.name} defines no {name}" if name and name not in names_in(file) else ""
+
+
 class TestRows:
-    @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.section}: {row.promise}")
-    def test_every_promise_has_a_section_and_a_place(self, row: Row) -> None:
-        assert SECTION.fullmatch(row.section)
-        assert row.promise
-        assert row.places
-        assert all(re.fullmatch(r"`[^`\s]+`", place) for place in row.places)
+    def test_every_promise_has_a_section_and_a_place(self) -> None:
+        odd = [
+            row
+            for row in ROWS
+            if not SECTION.fullmatch(row.section)
+            or not row.promise
+            or not row.places
+            or not all(re.fullmatch(r"`[^`\s]+`", place) for place in row.places)
+        ]
+        assert odd == []
 
     def test_no_promise_is_made_twice(self) -> None:
         assert [row for row, times in Counter((row.section, row.promise) for row in ROWS).items() if times > 1] == []
@@ -107,13 +123,8 @@ class TestRows:
 
 
 class TestPlaces:
-    @pytest.mark.parametrize("place", PLACES)
-    def test_every_place_is_real(self, place: str) -> None:
-        file, name = file_of(place), place.strip("`").partition("::")[2]
-        assert file.is_file()
-        assert file.is_relative_to(CONFORMANCE if not place.startswith("`tests/") else ROOT / "tests")
-        assert bool(name) == (file.suffix == ".py"), "a test is named, a case is a file"
-        assert not name or name in names_in(file), f"{file.name} defines no {name}"
+    def test_every_place_is_real(self) -> None:
+        assert [problem for place in PLACES if (problem := objection_to(place))] == []
 
     @pytest.mark.parametrize("theme", THEMES)
     def test_every_theme_is_spoken_of(self, theme: str) -> None:

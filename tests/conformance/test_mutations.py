@@ -15,6 +15,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.conformance.cases import ROOT, files, objections
+from tests.soak import examples
 
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.surfaces.cli.main import main
@@ -288,21 +289,10 @@ def mutated(draw: st.DrawFn) -> tuple[Path, bytes]:
 KIND: Final = st.one_of(st.none(), st.none(), st.sampled_from(list(DOCUMENT_KINDS)))
 
 
-@settings(CI, max_examples=400)
+@settings(CI, max_examples=examples(150))
 @given(mutated(), KIND)
 def test_a_mutated_document_is_read_and_judged(case: tuple[Path, bytes], kind: str | None) -> None:
-    require_judged(*case, kind)
-
-
-@pytest.mark.soak
-@settings(CI, max_examples=4000)
-@given(mutated(), KIND)
-def test_thousands_of_mutated_documents_are_read_and_judged(case: tuple[Path, bytes], kind: str | None) -> None:
-    require_judged(*case, kind)
-
-
-def require_judged(file: Path, source: bytes, kind: str | None) -> None:
-    """A document is read, and what is found in it is well said."""
+    file, source = case
     checked = Workspace().check(str(file), source=source, kind=kind)
     assert isinstance(checked.document, Document)
     assert objections(checked.findings) == []
@@ -315,14 +305,14 @@ def require_judged(file: Path, source: bytes, kind: str | None) -> None:
         assert len(finding.message) < 1000, finding
 
 
-@settings(CI, max_examples=300)
+@settings(CI, max_examples=examples(100))
 @given(st.binary(max_size=400), KIND)
 def test_any_bytes_are_read_and_judged(source: bytes, kind: str | None) -> None:
     document = validate(load(source, kind=kind))
     assert objections(document.findings) == []
 
 
-@settings(CI, max_examples=75)
+@settings(CI, max_examples=examples(25))
 @given(mutated())
 @pytest.mark.parametrize("form", ["text", "json", "sarif"])
 def test_findings_are_printed_in_every_format(form: str, case: tuple[Path, bytes]) -> None:

@@ -21,7 +21,6 @@ from gert.kernel.engine.requests import (
     Pause,
     PauseAnswer,
     Request,
-    Response,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
@@ -30,6 +29,7 @@ from gert.kernel.engine.requests import (
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FailureKind
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.governance.approval import Response
 
 # What a tool may say became of it; the others are for the engine to say.
 FAILURES: Final[tuple[FailureKind, ...]] = (

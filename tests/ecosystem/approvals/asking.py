@@ -14,27 +14,20 @@ import msgspec
 from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.signatures import KeyVerifier, sign_response
-from gert.ecosystem.approvals.tickets import Tickets, TicketView, ticket_id_for
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.transactions import Change
 from gert.errors import UsageError
-from gert.kernel.engine.approval_request import as_recorded
-from gert.kernel.engine.approval_rules import Tally, Ticket, hash_of, tally
-from gert.kernel.engine.requests import (
-    ApprovalAnswer,
-    ApprovalRequest,
-    AwaitApproval,
-    Emit,
-    Response,
-    SubmitApproval,
-)
+from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Emit, SubmitApproval, TicketAnswer
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.runbook import ApprovalRefused, ApprovalResolved, ApprovalResponse, ApprovalSubmitted, RunStart
 from gert.kernel.events.vocabulary import ApprovalStatus
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key
+from gert.kernel.governance.approval import ApprovalRequest, Response, as_recorded, ticket_id_for
+from gert.kernel.governance.approval_rules import Tally, Ticket, hash_of, tally
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import Projection
 
@@ -145,6 +138,19 @@ class Run:
         assert ticket.failure is None, ticket.failure
         if ticket.must_sign:
             request = msgspec.structs.replace(request, require_signed_approvals=True)
+        await self.submitted(ticket, request)
+        return AwaitApproval(
+            key=f"{key}!wait",
+            path="restart",
+            step_id="restart",
+            ticket_id=ticket.ticket_id,
+            request=request,
+            created_at=ticket.created_at,
+            expires_at=ticket.expires_at,
+        )
+
+    async def submitted(self, ticket: TicketAnswer, request: ApprovalRequest) -> None:
+        """Record a ticket."""
         if self._is_new:
             started = RunStart(
                 runbook="restart-service", runbook_hash="h", actor="ann", host="x", gert_version="1", mode="real"
@@ -165,15 +171,6 @@ class Run:
         )
         self.journal.say(Emit(submitted, "restart", None))
         await self.journal.settle()
-        return AwaitApproval(
-            key=f"{key}!wait",
-            path="restart",
-            step_id="restart",
-            ticket_id=ticket.ticket_id,
-            request=request,
-            created_at=ticket.created_at,
-            expires_at=ticket.expires_at,
-        )
 
     async def waited(self, asker: ApprovalProvider, ask: AwaitApproval) -> tuple[Tally, ApprovalAnswer]:
         """Wait until the ticket is decided, recording what was taken."""
@@ -239,7 +236,7 @@ async def insert(ledger: Any, ticket_id: str, body: bytes, run_id: str = RUN, re
         values = (run_id, "approval", body, ticket_id, format_timestamp(received_at))
         yield Change(sql.POST_AT, (values,))
 
-    await ledger._executor.transact(begin)
+    await ledger._executor.transact(begin, lambda _: None)
 
 
 def ticket_in(db: Path, clock: Clock | None = None, run_id: str = RUN, **changes: Any) -> TicketView:

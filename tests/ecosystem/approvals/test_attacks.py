@@ -28,9 +28,10 @@ from tests.ecosystem.approvals.asking import (
 from gert.ecosystem.approvals.port import StillOpen
 from gert.ecosystem.approvals.responses import encode_response
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
-from gert.kernel.engine.requests import ApprovalRequest, AwaitApproval, Response
+from gert.kernel.engine.requests import AwaitApproval
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.signature import HMAC_SHA256, parse_key
+from gert.kernel.governance.approval import ApprovalRequest, Response
 
 LATER = NOON + timedelta(minutes=5)
 REQUEST = asking()

@@ -29,14 +29,16 @@ from tests.ecosystem.approvals.asking import (
 from gert.ecosystem.approvals import provider as module
 from gert.ecosystem.approvals.notify import Channels
 from gert.ecosystem.approvals.port import StillOpen
-from gert.ecosystem.approvals.provider import MOST_TAKEN, TicketApprovals
+from gert.ecosystem.approvals.provider import TicketApprovals
+from gert.ecosystem.approvals.received import MOST_TAKEN
 from gert.ecosystem.approvals.responses import encode_response
 from gert.ecosystem.approvals.signatures import NO_KEYS
-from gert.ecosystem.approvals.tickets import Tickets, TicketView, ticket_id_for
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import Unavailable, UsageError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.governance.approval import ticket_id_for
 
 
 class Chat:

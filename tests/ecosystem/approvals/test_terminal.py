@@ -11,9 +11,10 @@ from tests.ecosystem.host.people import LIMIT, Stdin, a_terminal, at_terminal, p
 from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.host.run.console import Console
-from gert.kernel.engine.requests import ApprovalAnswer, ApprovalRequest, AwaitApproval, Response, SubmitApproval
+from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.governance.approval import ApprovalRequest, Response
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 STAMP = "2026-01-02T12:00:00.000000Z"

@@ -64,7 +64,7 @@ async def _change(run: Run, statement: str) -> None:
     def begin() -> Any:
         yield Change(statement, ((),))
 
-    await run.ledger._executor.transact(begin)  # type: ignore[attr-defined]
+    await run.ledger._executor.transact(begin, lambda _: None)  # type: ignore[attr-defined]
 
 
 def test_a_ticket_that_cannot_be_read_is_named_beside_the_others(tmp_path: Path) -> None:

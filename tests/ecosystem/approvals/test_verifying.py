@@ -10,9 +10,9 @@ from tests.ecosystem.approvals.asking import ANN_KEY, BOB_KEY, REQUEST, SHARED, 
 from gert.ecosystem.approvals.signatures import NO_KEYS, sign_response
 from gert.ecosystem.host.config.approval_keys import ApprovalKeys, approval_verifier, key_to_sign_with, named_key
 from gert.errors import IntegrityError, UsageError
-from gert.kernel.engine.approval_rules import Ticket
-from gert.kernel.engine.requests import Response
 from gert.kernel.foundation.signature import ED25519, HMAC_SHA256, Key, parse_key
+from gert.kernel.governance.approval import Response
+from gert.kernel.governance.approval_rules import Ticket
 
 TICKET = Ticket(id="run-1-abc", request=REQUEST)
 BOB_TEXT = "ed25519:YmNkZWZBQkNERUZHSElKS0xNTk9QUVJTVFVWV1hZWmE="

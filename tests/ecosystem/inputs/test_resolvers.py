@@ -111,7 +111,7 @@ def test_a_path_with_a_nul_is_none(tmp_path: Path) -> None:
     [
         pytest.param(
             "provider/cmdb",
-            {"a": "this installation cannot ask the provider `cmdb`; pass the input with --var or --input"},
+            {"a": "no provider `cmdb` is configured; add it to `providers`, or pass the input with --var"},
             id="a provider that cannot be asked fails",
         ),
         pytest.param(

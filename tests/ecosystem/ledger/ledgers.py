@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parents[3]
 NOON = datetime(2026, 2, 28, 12, tzinfo=UTC)
 TENANT = "acme"
 RUN = "20260228-120000-000-a1b2c3"
+# Longer than `in_loop` lets a test take: what should be woken and is not, fails.
+LONG = 1000.0
 
 # Opens a ledger at a place: a file, a folder, or the address of a server.
 LEDGERS: dict[str, Callable[..., Ledger]] = {

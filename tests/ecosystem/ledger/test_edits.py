@@ -174,7 +174,34 @@ def test_no_column_can_be_overwritten(tmp_path: Path, table: str, column: str) -
     assert asyncio.run(is_found(tmp_path / "runs.db"))
 
 
+REMOVE = ("DELETE FROM runs WHERE run_id = 'runbook'", "UPDATE runs SET count = 0 WHERE run_id = 'agent'")
+ORPHANS = {"agent": ["calls", "events"], "runbook": ["answers", "calls", "events", "inbox", "tickets"]}
+
+
+async def _removed(ledger: Ledger, change: Callable[[str], object]) -> None:
+    async with ledger:
+        await fill_ledger(ledger)
+        await ledger.post("runbook", "note", b"x")
+        assert await ledger.orphans() == {}
+        for statement in REMOVE:
+            await asyncio.to_thread(change, statement)
+        assert await ledger.orphans() == ORPHANS
+
+
+def test_rows_of_a_removed_run_are_found(tmp_path: Path) -> None:
+    def change(statement: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as connection:
+            connection.execute(statement)
+
+    asyncio.run(_removed(SqliteLedger(tmp_path / "runs.db"), change))
+
+
 # --- Postgres
+
+
+def test_rows_of_a_removed_run_are_found_on_postgres(dsn: str) -> None:
+    asyncio.run(_removed(PostgresLedger(dsn), lambda statement: _execute(dsn, statement)))
+
 
 EDITS = {
     "text": "coalesce({0}, '') || 'x'",

@@ -1,6 +1,7 @@
 """A ledger on Postgres when connections break, servers restart, and whoever waits is cancelled."""
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -206,9 +207,9 @@ class TestBrokenConnections:
         async def main() -> None:
             ledger = PostgresLedger(own_server.dsn, max_retry_attempts=2, retry_backoff_seconds=0.01)
             await append_all(ledger, "run", ["a"])
-            patient = PostgresLedger(own_server.dsn, max_retry_attempts=20, retry_backoff_seconds=0.5)
-            waiting = asyncio.create_task(patient.wait("run", 2, 60))
-            while not patient._waiting._waiters:
+            other_one = PostgresLedger(own_server.dsn, max_retry_attempts=1, poll_interval=0.1)
+            waiting = asyncio.create_task(other_one.wait("run", 2, 60))
+            while not other_one._waiting._looking:
                 await asyncio.sleep(0.001)
             await asyncio.to_thread(own_server.stop)
             wanted = [
@@ -224,7 +225,7 @@ class TestBrokenConnections:
                 await append_all(other, "run", ["d"])
                 assert await waiting
             assert await notes_of(ledger, "run") == ["a", "c", "d"]
-            await patient.close()
+            await other_one.close()
             await ledger.close()
 
         asyncio.run(main())
@@ -342,6 +343,27 @@ class TestCancellation:
                 assert await notes_of(again, "run") == ["a", "b"]
 
         asyncio.run(main())
+
+    def test_a_connection_that_is_there_only_when_the_ledger_was_closed_is_closed_too(
+        self, dsn: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        closed, plain = asyncio.Event(), PostgresLedger._be_durable
+
+        async def slowly(ledger: PostgresLedger, connection: Any) -> None:
+            await plain(ledger, connection)
+            await closed.wait()
+
+        async def main() -> list[Any]:
+            async with PostgresLedger(dsn) as ledger:
+                monkeypatch.setattr(PostgresLedger, "_be_durable", slowly)
+                reads = [asyncio.create_task(ledger.lines("run")) for _ in range(4)]
+                await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+            closed.set()
+            return await asyncio.gather(*reads, return_exceptions=True)
+
+        told = [result for result in asyncio.run(main()) if isinstance(result, TraceError)]
+        assert [problem.message for problem in told] == ["the ledger is closed"] * 3
+        gc.collect()  # what is open still would warn
 
     @pytest.mark.parametrize("seed", [1, 2, 3])
     def test_a_storm_of_cancellations_leaves_whole_events_and_all_connections(self, dsn: str, seed: int) -> None:

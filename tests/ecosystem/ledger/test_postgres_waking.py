@@ -119,6 +119,18 @@ class TestWaiting:
 
         asyncio.run(main())
 
+    def test_what_a_ledger_wrote_right_before_it_was_closed_is_told(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn, poll_interval=NEVER_LOOKS) as ledger:
+                waiting = asyncio.create_task(ledger.wait("run", 0, NEVER_LOOKS))
+                await listeners(dsn, 1)
+                async with PostgresLedger(dsn) as brief:
+                    await append_all(brief, "run", ["a"])
+                async with asyncio.timeout(60):
+                    assert await waiting
+
+        asyncio.run(main())
+
     def test_one_notification_stands_for_many_appends(self, dsn: str) -> None:
         async def main() -> list[Any]:
             heard: list[Any] = []

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.ecosystem.ledger.ledgers import (
     LEDGERS,
+    LONG,
     NOON,
     RUN,
     SHARED,
@@ -167,15 +168,26 @@ class TestMessages:
 
     @in_loop
     async def test_wake_the_driver(self, kind: str, place: str) -> None:
-        async with LEDGERS[kind](place, poll_interval=100.0) as ledger:
+        async with LEDGERS[kind](place, poll_interval=LONG) as ledger:
             await drive(ledger, CALLS)
             assert await ledger.wait_for_message(RUN, 0, 0.01) is False
-            waiting = asyncio.create_task(ledger.wait_for_message(RUN, 0, 100.0))
+            waiting = asyncio.create_task(ledger.wait_for_message(RUN, 0, LONG))
             await asyncio.sleep(0.02)
             await ledger.post(RUN, "cancel", b"{}")
             assert await waiting is True
             [message] = await ledger.messages(RUN)
             assert await ledger.wait_for_message(RUN, message.id, 0.01) is False
+
+    @in_loop
+    async def test_wake_the_driver_even_if_their_author_was_cancelled(self, kind: str, place: str) -> None:
+        async with LEDGERS[kind](place, poll_interval=LONG) as ledger:
+            await drive(ledger, CALLS)
+            waiting = asyncio.create_task(ledger.wait_for_message(RUN, 0, LONG))
+            await asyncio.sleep(0.02)
+            posting = asyncio.create_task(ledger.post(RUN, "cancel", b"{}"))
+            await asyncio.sleep(0)
+            posting.cancel()
+            assert await waiting is True
 
     @shared
     @in_loop

@@ -44,7 +44,7 @@ def test_a_file_of_another_version_is_left_alone(path: Path) -> None:
     change(path, "UPDATE meta SET value = '3'")
     before = path.read_bytes()
     for read_only in (True, False):
-        with pytest.raises(TraceError, match="made by another version of gert: expected ledger version 5, found 3"):
+        with pytest.raises(TraceError, match="made by another version of gert: expected ledger version 6, found 3"):
             SqliteLedger(path, read_only=read_only)
     assert path.read_bytes() == before
 

@@ -4,12 +4,11 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
-from tests.ecosystem.ledger.ledgers import LEDGERS, RUN, SHARED, in_loop, note, outcome_of, process, written
+from tests.ecosystem.ledger.ledgers import LEDGERS, LONG, RUN, SHARED, in_loop, note, outcome_of, process, written
 
 from gert.errors import TraceError
 from gert.kernel.events.envelope import decode
 
-LONG = 100.0
 APPENDS = """
 for number in range(int(rest[0])):
     await written(ledger, note(str(number)))
@@ -34,8 +33,7 @@ class TestWaiting:
 
     @in_loop
     async def test_is_woken_by_an_append_and_not_by_the_clock(self, kind: str, place: str) -> None:
-        options = {} if kind == "memory" else {"poll_interval": LONG}
-        async with LEDGERS[kind](place, **options) as ledger:
+        async with LEDGERS[kind](place, poll_interval=LONG) as ledger:
             waits = [asyncio.create_task(ledger.wait(RUN, after, LONG)) for after in (0, 0, 1)]
             other = asyncio.create_task(ledger.wait("other", 0, LONG))
             await asyncio.sleep(0.02)
@@ -49,8 +47,7 @@ class TestWaiting:
 
     @in_loop
     async def test_is_woken_by_an_append_whose_author_was_cancelled(self, kind: str, place: str) -> None:
-        options = {} if kind == "memory" else {"poll_interval": LONG}
-        async with LEDGERS[kind](place, **options) as ledger:
+        async with LEDGERS[kind](place, poll_interval=LONG) as ledger:
             waits = asyncio.create_task(ledger.wait(RUN, 0, LONG))
             await asyncio.sleep(0.02)
             appends = [asyncio.create_task(written(ledger, note())) for _ in range(20)]
@@ -75,15 +72,22 @@ class TestFollowing:
         async with LEDGERS[kind](place) as ledger:
             await written(ledger, *[note("before")] * 5)
 
+            last = 5 + sum(number % 4 + 1 for number in range(60))
+
             async def follow(since: int) -> list[int]:
-                return [decode(line).seq async for line in ledger.stream(RUN, since, follow=True, idle_timeout=1.0)]
+                seen = []
+                async with aclosing(ledger.stream(RUN, since, follow=True)) as lines:  # type: ignore[type-var]
+                    async for line in lines:
+                        seen.append(decode(line).seq)
+                        if seen[-1] >= last:
+                            break
+                return seen
 
             follows = [asyncio.create_task(follow(since)) for since in (0, 3, 5)]
             for number in range(60):
                 await written(ledger, *[note(str(number))] * (number % 4 + 1))
                 await asyncio.sleep(0.001 if number % 10 == 0 else 0)
             seen = await asyncio.gather(*follows)
-        last = 5 + sum(number % 4 + 1 for number in range(60))
         assert seen == [list(range(since + 1, last + 1)) for since in (0, 3, 5)]
 
     @pytest.mark.parametrize("kind", SHARED)

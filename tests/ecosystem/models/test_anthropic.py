@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel
 from tests.ecosystem.models.test_schemas import Node, OpenMap
 from tests.ecosystem.models.vendors import (
+    FREE,
     GOOD,
     HISTORY,
     KEY,
@@ -39,7 +40,7 @@ THINKING = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
 
 
 def claude(url: str, **more: Any) -> AnthropicAdapter:
-    return AnthropicAdapter(api_key=KEY, base_url=url, **{"limits": QUICK, **more})
+    return AnthropicAdapter(api_key=KEY, base_url=url, **{"limits": QUICK, "prices": FREE, **more})
 
 
 def ask(**more: Any) -> Any:

@@ -24,6 +24,7 @@ from tests.ecosystem.models.vendors import (
 from gert.ecosystem.models.litellm import LiteLLMAdapter
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
 from gert.kernel.agent.ports.model import ModelResult, ModelUsage
+from gert.kernel.agent.steps.messages import ChatMessage
 
 
 class Dumped(BaseModel):
@@ -242,3 +243,45 @@ def test_a_litellm_without_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert complete(LiteLLMAdapter()).api_mode_used == "chat"
     with pytest.raises(ModelPermanentError):
         complete(LiteLLMAdapter(), api_mode="responses")
+
+
+class Given:
+    """A response with properties that its data does not have."""
+
+    def __init__(self, data: dict[str, Any], **properties: Any) -> None:
+        self._data = data
+        vars(self).update(properties)
+
+    def model_dump(self) -> dict[str, Any]:
+        return self._data
+
+
+USED = {"usage": {"input_tokens": 3, "output_tokens": 2}}
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "cost"),
+    [
+        pytest.param("responses", Given(USED, output_text=GOOD), 0.0, id="output_text as a property"),
+        pytest.param("responses", {**USED, "output": [], "output_text": GOOD}, 0.0, id="output_text as data"),
+        pytest.param("chat", Given(completion(GOOD), _response_cost=0.25), 0.25, id="_response_cost as a property"),
+        pytest.param("chat", {**completion(GOOD), "_response_cost": 0.25}, 0.25, id="_response_cost as data"),
+        pytest.param("chat", Given(completion(GOOD), _response_cost="much"), 0.0, id="_response_cost that is none"),
+    ],
+)
+def test_what_stands_beside_the_data_is_read(mode: str, said: object, cost: float) -> None:
+    functions = (None, Told(said)) if mode == "responses" else (Told(said), None)
+    result = complete(quick(*functions), api_mode=mode)
+    assert (result.output, result.usage.cost_usd) == (VERDICT, cost)
+
+
+def test_tool_messages_both_ways() -> None:
+    older = {"choices": [{"message": {"content": None, "function_call": {"name": "get_weather", "arguments": "{}"}}}]}
+    ask = Told(older)
+    messages = [
+        ChatMessage(role="user", content="and now?"),
+        ChatMessage(role="tool", content="3", tool_call_id="c1", name="get_weather"),
+    ]
+    result = complete(quick(ask), api_mode="chat", messages=messages, tools=[WEATHER])
+    assert [(call.tool_name, call.arguments_json) for call in result.tool_calls] == [("get_weather", "{}")]
+    assert ask.asked[0]["messages"][-1] == {"role": "tool", "tool_call_id": "c1", "content": "3", "name": "get_weather"}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import RootModel
 from tests.ecosystem.models.vendors import (
+    FREE,
     GOOD,
     HISTORY,
     KEY,
@@ -52,7 +53,7 @@ NO_RESPONSES = http(404, {"detail": "Not Found"})
 
 
 def openai(url: str, **more: Any) -> OpenAIAdapter:
-    return OpenAIAdapter(api_key=KEY, base_url=url, **{"limits": QUICK, **more})
+    return OpenAIAdapter(api_key=KEY, base_url=url, **{"limits": QUICK, "prices": FREE, **more})
 
 
 def test_a_response() -> None:
@@ -909,7 +910,7 @@ def test_costs_come_from_the_prices_given() -> None:
 def test_a_model_without_a_price_is_refused_before_it_costs_anything() -> None:
     with serving(GOOD_RESPONSE) as server:
         with pytest.raises(ModelPermanentError) as caught:
-            asked(openai(server.url(), fail_on_unknown_cost=True), request())
+            asked(openai(server.url(), fail_on_unknown_cost=True), request(model="gpt-of-tomorrow"))
         assert caught.value.category == "unknown_cost"
         assert server.requests == []
 

@@ -291,7 +291,7 @@ def test_what_cannot_be_a_tool(function: Any, why: str) -> None:
     ("settings", "why"),
     [
         pytest.param(
-            {"side_effect": True}, "has side effects and needs the parameter `artana_context", id="no context"
+            {"side_effect": True}, "has side_effect=True and needs the parameter `artana_context", id="no context"
         ),
         pytest.param({"tool_version": "1|2"}, "expected `tool_version`", id="a version that breaks a signature"),
         pytest.param({"schema_version": "1,2"}, "expected `schema_version`", id="a version with a comma"),
@@ -319,9 +319,9 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], why: str) -> None
 
 def test_two_tools_are_not_called_the_same() -> None:
     made = registry(look_up)
-    with pytest.raises(InputError, match="a tool `look_up` is already registered"):
+    with pytest.raises(InputError, match="a tool `look_up` already exists"):
         made.register(look_up)
-    with pytest.raises(InputError, match="a tool `look_up` is already registered"):
+    with pytest.raises(InputError, match="a tool `look_up` already exists"):
         made.register(order, name="look_up")
 
 

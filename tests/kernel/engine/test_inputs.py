@@ -9,8 +9,10 @@ from gert.errors import InputError
 from gert.kernel.engine.inputs import (
     BatchAnswer,
     GivenInput,
+    InputProblem,
     ResolveBatch,
     ResolvedInputs,
+    effect_of,
     resolve_inputs,
 )
 from gert.kernel.events.runbook.parts import Failure
@@ -259,7 +261,7 @@ given: {type: string, from: env/GIVEN}
             {},
             {"provider/cmdb": failed("host", "it did not answer")},
             "input `host` from `provider/cmdb.x`: it did not answer",
-            None,
+            "pass the value with --var or --input",
             id="a failure is an error even where there is a default",
         ),
         pytest.param(
@@ -267,7 +269,7 @@ given: {type: string, from: env/GIVEN}
             {},
             {"provider/cmdb": BatchAnswer({"host": "x"}, {"host": Failure("timeout", "too late")})},
             "input `host` from `provider/cmdb.x`: too late",
-            None,
+            "pass the value with --var or --input",
             id="a resolver that says both failed",
         ),
         pytest.param(
@@ -430,3 +432,38 @@ def test_a_list_in_the_environment_is_split_on_commas() -> None:
         resolving.send(BatchAnswer({"names": "a, b"}))
     assert batch.resolver == "env"
     assert done.value.value.values == {"names": ["a", "b"]}
+
+
+def test_every_problem_has_its_input_source_and_kind() -> None:
+    inputs = (
+        "host: {type: string, from: provider/cmdb.x}\n"
+        "port: {type: int, from: cmdb.y}\n"
+        "zone: {type: string, required: true, from: env/ZONE}\n"
+        "size: {type: int}\n"
+    )
+    answers = {"provider/cmdb": BatchAnswer({"port": "x"}, {"host": Failure("timeout", "too late")})}
+    with pytest.raises(InputError) as caught:
+        drive(inputs, {"size": "big", "other": "1"}, answers)
+    found = {(each.input, each.source, each.kind) for each in caught.value.problems if isinstance(each, InputProblem)}
+    assert found == {
+        ("other", "cli", "unknown_input"),
+        ("size", "cli", "invalid_value"),
+        ("host", "provider/cmdb.x", "timeout"),
+        ("port", "provider/cmdb.y", "invalid_value"),
+        ("zone", "env/ZONE", "no_value"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "effect"),
+    [
+        pytest.param("provider/cmdb.server.host", "network", id="a provider"),
+        pytest.param("cmdb.server.host", "network", id="its short form"),
+        pytest.param("env/HOST", "environment", id="a variable"),
+        pytest.param("file/host.txt", "filesystem", id="a file"),
+        pytest.param("prompt", None, id="a person"),
+        pytest.param("", None, id="no source"),
+    ],
+)
+def test_the_effect_of_a_source(source: str, effect: str | None) -> None:
+    assert effect_of(source) == effect

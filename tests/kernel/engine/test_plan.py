@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.engine.plan import EXTENSION_TIMEOUT, MAX_BACKOFF, NO_RETRY, Plan, Planner, Retry
+from gert.kernel.engine.plan import MAX_BACKOFF, NO_RETRY, SERVER_TIMEOUT, Plan, Planner, Retry
 from gert.kernel.governance.rules import Limits, Policy, Rule
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.document import load
@@ -164,7 +164,7 @@ def test_the_timeout_is(step: dict[str, Any], action: dict[str, Any], seconds: f
 
 def test_an_extension_always_has_a_timeout() -> None:
     step = {"id": "e", "type": "extension", "extension": "acme/x", "contract": {"effects": []}}
-    assert settings_of(step).timeout == EXTENSION_TIMEOUT
+    assert settings_of(step).timeout == SERVER_TIMEOUT
     assert settings_of({**step, "timeout": "1s"}).timeout == 1.0
 
 

@@ -4,17 +4,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.engine.approval_rules import UNSIGNED, Tally, Ticket, tally
-from gert.kernel.engine.requests import ApprovalRequest, Response
+from gert.kernel.governance.approval import ApprovalRequest, Response
+from gert.kernel.governance.approval_rules import UNSIGNED, Tally, Ticket, tally
 from gert.kernel.governance.decide import Approvers, Decision, person_key
 from gert.kernel.governance.verdict import Verdict
 
 ASKS = Decision(verdict=Verdict.REQUIRE_APPROVAL, min_approvers=1)
 ALICE, BOB, CAROL = "alice@example.com", "bob@example.com", "carol@example.com"
-BRIEFLY = settings(deadline=None, max_examples=80)
 
 
 def yes(who: str) -> Response:
@@ -212,7 +211,6 @@ DECISIONS = st.builds(
 )
 
 
-@BRIEFLY
 @given(DECISIONS, RESPONSES, PEOPLE, st.integers(0, 7))
 def test_another_refusal_never_turns_a_rejection_into_an_approval(
     decision: Decision, responses: list[Response], who: str, at: int
@@ -221,7 +219,6 @@ def test_another_refusal_never_turns_a_rejection_into_an_approval(
     assert approved(counted(decision, *responses)) or not approved(counted(decision, *more))
 
 
-@BRIEFLY
 @given(DECISIONS, DECISIONS, RESPONSES)
 def test_another_policy_never_turns_a_rejection_into_an_approval(
     one: Decision, other: Decision, responses: list[Response]
@@ -229,7 +226,6 @@ def test_another_policy_never_turns_a_rejection_into_an_approval(
     assert approved(counted(one, *responses)) or not approved(counted(one | other, *responses))
 
 
-@BRIEFLY
 @given(DECISIONS, RESPONSES)
 def test_an_approved_ticket_has_enough_different_people_who_may(decision: Decision, responses: list[Response]) -> None:
     count = counted(decision, *responses)
@@ -242,7 +238,6 @@ def test_an_approved_ticket_has_enough_different_people_who_may(decision: Decisi
         assert not decision.separation_of_duties or "starter" not in people
 
 
-@BRIEFLY
 @given(DECISIONS, RESPONSES)
 def test_nothing_counts_after_the_decision(decision: Decision, responses: list[Response]) -> None:
     count = counted(decision, *responses)

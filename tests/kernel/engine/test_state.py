@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.soak import examples
 
 from gert.kernel.engine.state import State
 from gert.kernel.engine.symbolic import UNKNOWN, Unknown, is_unknown
@@ -19,7 +20,7 @@ SCOPES = st.lists(st.sampled_from(["round", "0", "1"]), min_size=1, max_size=3).
 STATUSES = st.sampled_from(["success", "failed", "skipped"])
 OUTPUTS = st.dictionaries(st.sampled_from(["status", "x", "y"]), SCALARS, max_size=3)
 
-BRIEFLY = settings(deadline=None, max_examples=30)
+BRIEFLY = settings(max_examples=examples(20))
 
 Act = Callable[[State], object]
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.soak import examples
 
 from gert.errors import TemplateError
 from gert.kernel.engine.symbolic import (
@@ -161,7 +162,7 @@ TEMPLATES = st.one_of(
 TURNS_OUT = ("text", "", "1", {"name": "n", "v": 2, "0": "zero"}, ["a", "b", "c"])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(60))
 @given(TEMPLATES)
 def test_what_is_called_known_does_not_depend_on_anything_unknown(source: str) -> None:
     try:

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.kernel.engine.state import State
@@ -50,7 +50,6 @@ def names(path: tuple[str, ...], records: Mapping[str, Any]) -> list[str]:
     return [".".join(path), ".".join(("step", *path))] if path[0] in records else [".".join(path)]
 
 
-@settings(deadline=None, max_examples=80)
 @given(st.none() | GLOBS, GLOBS)
 def test_nothing_denied_is_reachable_and_nothing_else_is_missing(allow: list[str] | None, deny: list[str]) -> None:
     root = state().root

@@ -1,6 +1,6 @@
 import math
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_every_event_is_named_frozen_and_explained(kind: type[Payload]) -> None:
 
 def test_the_categories_of_outcomes_are_fixed() -> None:
     assert vocabulary.OUTCOME_CATEGORIES == ("resolved", "escalated", "no_action", "needs_rca")
-    assert vocabulary.STEP_STATUSES == ("success", "failed", "skipped", "error")
+    assert get_args(vocabulary.StepStatus) == ("success", "failed", "skipped", "error")
     assert vocabulary.RUN_STATUSES == ("completed", "failed", "error", "cancelled")
 
 

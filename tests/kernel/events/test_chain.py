@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kernel.events.traces import stamped, trace
+from tests.kernel.events.traces import Chain, stamped, trace
 
 from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import GENESIS, MAX_BREAKS, Chain, ChainReport, read_chain
+from gert.kernel.events.chain import GENESIS, MAX_BREAKS, ChainReport, read_chain
 from gert.kernel.events.envelope import encode
 from gert.kernel.foundation.canonical import sha256_hex
 
@@ -39,10 +39,10 @@ def test_line_breaks_are_not_part_of_a_line() -> None:
 
 def test_a_chain_that_is_written_knows_what_comes_next() -> None:
     chain = Chain()
-    assert (chain.head, chain.next_seq) == (GENESIS, 1)
+    assert (chain.head, chain.count + 1) == (GENESIS, 1)
     for line in LINES:
         chain.append(line)
-    assert (chain.head, chain.next_seq) == (read_chain(LINES).head, 7)
+    assert (chain.head, chain.count + 1) == (read_chain(LINES).head, 7)
 
 
 def test_the_short_genesis_is_accepted_at_the_start_only() -> None:
@@ -171,7 +171,7 @@ def test_a_long_trace_is_read_as_it_comes() -> None:
         chain = Chain()
         template = stamped(chain, says.RepeatStart(step_id="a", max=1))
         for _ in range(10_000):
-            line = encode(msgspec.structs.replace(template, seq=chain.next_seq, prev_hash=chain.head))
+            line = encode(msgspec.structs.replace(template, seq=chain.count + 1, prev_hash=chain.head))
             chain.append(line)
             yield line
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.soak import examples
 
 from gert.errors import TraceError
 from gert.kernel.engine.symbolic import UNKNOWN, Unknown
@@ -90,7 +91,7 @@ def long(payload: Payload, principal: Principal | None = None, path: str | None 
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.type)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_both_ways_give_the_same_bytes_for(kind: type[Payload], data: st.DataObject) -> None:
     payload = data.draw(structs_of(kind))

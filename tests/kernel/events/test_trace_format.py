@@ -5,11 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.kernel.events.traces import PRIVATE_KEY, stamped, trace
+from tests.kernel.events.traces import PRIVATE_KEY, Chain, stamped, trace
 
 from gert.ecosystem.host.runs.traces import open_trace, verify_trace
 from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import Chain, read_chain
+from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import encode
 from gert.kernel.events.seal import check_seal
 from gert.kernel.foundation.canonical import sha256_hex

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import Chain, ChainReport, read_chain
+from gert.kernel.events.chain import GENESIS, ChainReport, read_chain
 from gert.kernel.events.envelope import Envelope, encode
 from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.seal import seal
+from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.signature import Key, Keys, parse_key
 
@@ -53,9 +54,21 @@ STORY: tuple[tuple[Payload, str | None, Principal | None], ...] = (
 )
 
 
+class Chain:
+    """The end of a chain that is being written."""
+
+    def __init__(self, head: str = GENESIS, count: int = 0) -> None:
+        self.head = head
+        self.count = count
+
+    def append(self, line: bytes) -> None:
+        self.head = sha256_hex(line)
+        self.count += 1
+
+
 def stamped(chain: Chain, payload: Payload, path: str | None = None, principal: Principal | None = None) -> Envelope:
     return Envelope(
-        seq=chain.next_seq,
+        seq=chain.count + 1,
         run_id="run-2026-02-28-001",
         type=payload.type,
         timestamp=f"2026-02-28T14:30:{chain.count:02d}.000000Z",

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from tests.quickly import quickly
 
 from gert.errors import InputError
-from gert.kernel.foundation.globs import Visibility, filter_view, parse_glob, split_path
+from gert.kernel.foundation.globs import Marks, Visibility, parse_glob, split_path, visible_part
+
+
+def seen(tree: dict[str, Any], visibility: Visibility) -> dict[str, Any]:
+    found = visible_part(tree, Marks.start(visibility))
+    return found if isinstance(found, dict) else {}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,7 @@ TREE = {
     ],
 )
 def test_what_is_visible(allow: list[str] | None, deny: list[str], expected: dict[str, Any]) -> None:
-    assert filter_view(TREE, Visibility(allow, deny)) == expected
+    assert seen(TREE, Visibility(allow, deny)) == expected
 
 
 def test_seeing_a_node_and_seeing_into_it() -> None:
@@ -144,10 +149,10 @@ def nested(levels: int, wrap: Callable[[Any], Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("allow", "deny"), [(None, ["**.secret"]), (["**.leaf"], []), (["top"], ["x"])])
 def test_what_is_too_deep_is_hidden(allow: list[str] | None, deny: list[str], wrap: Callable[[Any], Any]) -> None:
     visibility = Visibility(allow, deny)
-    [(_, leaf)] = leaves(filter_view(nested(190, wrap), visibility))
+    [(_, leaf)] = leaves(seen(nested(190, wrap), visibility))
     assert leaf == 1
-    assert "leaf" not in repr(filter_view(nested(210, wrap), Visibility(allow, [*deny, "**.z"])))
-    filter_view(nested(100_000, wrap), visibility)
+    assert "leaf" not in repr(seen(nested(210, wrap), Visibility(allow, [*deny, "**.z"])))
+    seen(nested(100_000, wrap), visibility)
 
 
 def matches_simply(pattern: list[str], path: list[str]) -> bool:
@@ -195,7 +200,7 @@ def test_every_visible_leaf_and_no_other_is_in_the_view(
     tree: dict[str, Any], allow: list[str] | None, deny: list[str]
 ) -> None:
     visibility = Visibility(allow, deny)
-    view = filter_view(tree, visibility)
+    view = seen(tree, visibility)
     for path, leaf in leaves(tree):
         assert leaf_at(view, path) == (leaf if visibility.sees(".".join(path)) else None)
     assert {path for path, leaf in leaves(view) if leaf is not None} <= {path for path, _ in leaves(tree)}
@@ -205,8 +210,8 @@ def test_every_visible_leaf_and_no_other_is_in_the_view(
 def test_denying_more_never_shows_more(
     tree: dict[str, Any], allow: list[str] | None, deny: list[str], more: str
 ) -> None:
-    before = {path for path, leaf in leaves(filter_view(tree, Visibility(allow, deny))) if leaf is not None}
-    after = {path for path, leaf in leaves(filter_view(tree, Visibility(allow, [*deny, more]))) if leaf is not None}
+    before = {path for path, leaf in leaves(seen(tree, Visibility(allow, deny))) if leaf is not None}
+    after = {path for path, leaf in leaves(seen(tree, Visibility(allow, [*deny, more]))) if leaf is not None}
     assert after <= before
 
 

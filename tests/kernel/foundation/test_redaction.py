@@ -77,6 +77,13 @@ def wrapped(text: str, width: int, line_break: str = "\n") -> str:
         pytest.param(ODD, repr(ODD)[1:-1], id="as Python shows it"),
         pytest.param(ODD, ODD.replace("'", "''"), id="in SQL"),
         pytest.param(ODD, ODD.replace('"', '""'), id="in CSV"),
+        pytest.param(ODD, "\x1b[1m".join(ODD), id="with a colour between its characters"),
+        pytest.param(
+            ODD, f"{ODD[:4]}\x1b[01;31m\x1b[K{ODD[4:8]}\x1b[m\x1b[K{ODD[8:]}", id="as `grep --color` shows it"
+        ),
+        pytest.param(ODD, f"{ODD[:1]}\x1b(B\x1b[m{ODD[1:]}", id="after `tput sgr0`"),
+        pytest.param("secret-one", "secre\x1b[0mt\x1b[38;5;208m-\x1b[mone", id="in several colours"),
+        pytest.param(LONG, "\x1b[32m".join(LONG.encode().hex()), id="in hex, coloured"),
         pytest.param("pässwörd", ascii("pässwörd")[1:-1], id="as Python shows it in ASCII"),
         pytest.param("pässwörd", repr("pässwörd".encode())[2:-1], id="as Python shows its bytes"),
         pytest.param("pässwörd", "p\\303\\244ssw\\303\\266rd", id="in octal, as git shows it"),

@@ -5,7 +5,6 @@ import pytest
 from gert.kernel.governance.contract import (
     ASSERT_CONTRACT,
     NOTHING,
-    Conflict,
     Contract,
     Declared,
     Parameter,
@@ -138,33 +137,6 @@ def test_an_assertion_touches_nothing() -> None:
 
 READS = Contract(effects=NETWORK, reads=PODS)
 WRITES = Contract(effects=NETWORK, writes=PODS)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        pytest.param(READS, READS, "", id="two readers do not conflict"),
-        pytest.param(WRITES, WRITES, "both write `pods`", id="two writers conflict"),
-        pytest.param(WRITES, READS, "a writes and b reads `pods`", id="a writer conflicts with a reader"),
-        pytest.param(READS, WRITES, "b writes and a reads `pods`", id="a reader conflicts with a writer"),
-        pytest.param(Contract(writes=NETWORK), WRITES, "", id="writers of different resources do not conflict"),
-        pytest.param(Contract(), Contract(), "", id="sharing an effect is no conflict"),
-        pytest.param(
-            Contract(reads=PODS, writes=PODS | NETWORK),
-            Contract(reads=NETWORK, writes=PODS),
-            "both write `pods`; a writes and b reads `network`; b writes and a reads `pods`",
-            id="every direction is named",
-        ),
-    ],
-)
-def test_what_conflicts(first: Contract, second: Contract, expected: str) -> None:
-    conflict = first.conflicts_with(second)
-    assert conflict.describe("a", "b") == expected
-    assert bool(conflict) is bool(expected)
-
-
-def test_a_conflict_names_its_tags() -> None:
-    assert Conflict(both_write=PODS, writes_read=NETWORK).tags == PODS | NETWORK
 
 
 def test_a_summary_is_json_with_sorted_tags() -> None:

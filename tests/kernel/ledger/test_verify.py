@@ -9,12 +9,13 @@ from msgspec import structs
 
 from gert.errors import IntegrityError
 from gert.kernel.events.agent import HarnessStage
+from gert.kernel.events.seal import CheckReport
 from gert.kernel.foundation.signature import Keys, parse_key
 from gert.kernel.ledger import verify
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.record import Call, Event, Head, TicketRow
 from gert.kernel.ledger.seal import encode_snapshot, read_seal, seal_head
-from gert.kernel.ledger.verify import Recomputed, RunReport, Stored
+from gert.kernel.ledger.verify import Recomputed, Stored
 
 NO_KEYS = Keys()
 KEY = parse_key("a secret that is long enough", "main")
@@ -32,7 +33,7 @@ EARLIER = compose(
 OLD_SEAL = seal_head(EARLIER, KEY)
 
 
-def check_run(events: Sequence[Event], head: Head | None, keys: Keys = NO_KEYS, **demands: Any) -> RunReport:
+def check_run(events: Sequence[Event], head: Head | None, keys: Keys = NO_KEYS, **demands: Any) -> CheckReport:
     """Verify events against a head, without calls, tickets and answers."""
     found = Recomputed("run")
     found.add_events(events)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.soak import examples
 
 from gert.errors import DocumentError
 from gert.kernel.runbook.reader import read
@@ -28,7 +29,7 @@ DATA = st.recursive(
 
 
 @given(st.dictionaries(TEXT, DATA, max_size=5))
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 def test_everything_comes_back(data: dict[str, Any]) -> None:
     assert back(data) == data
 

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from tests.kernel.scenario.plays import call, drive, play, program, scenario, setup
 
-from gert.kernel.engine.requests import ApprovalAnswer, EvidenceAnswer, Request, Response, TicketAnswer, ToolAnswer
+from gert.kernel.engine.requests import ApprovalAnswer, EvidenceAnswer, Request, TicketAnswer, ToolAnswer
 from gert.kernel.engine.run import run
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FAILURE_KINDS
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.governance.approval import Response
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.observed import RunObservation

@@ -1,17 +1,16 @@
 """Laws that hold for every template."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from tests.soak import examples
 
 from gert.errors import TemplateError
 from gert.kernel.template import EACH, Budget, Reference, Template, condition, evaluate, parse, render, unparse
 
-EXAMPLES = int(os.environ.get("GERT_TEST_EXAMPLES", "100"))
 SMALL = Budget(max_steps=2000, max_output=20_000)
 
 # Text of the kind that lexers and parsers stumble over.
@@ -183,14 +182,12 @@ def outcome(call: Callable[..., Any], source: str, data: Any) -> Any:
 
 
 @given(st.one_of(NOISE, PIECES), DATA)
-@settings(max_examples=EXAMPLES)
 def test_noise_parses_or_is_a_template_error(source: str, data: Any) -> None:
     outcome(render, source, data)
     outcome(evaluate, source, data)
 
 
 @given(SOURCES, DATA)
-@settings(max_examples=EXAMPLES)
 def test_templates_render_or_are_a_template_error(source: str, data: Any) -> None:
     for call in (render, evaluate, condition):
         outcome(call, source, data)
@@ -218,7 +215,6 @@ def parsed(source: str) -> Template | None:
 
 
 @given(st.one_of(SOURCES, PIECES, NOISE))
-@settings(max_examples=EXAMPLES)
 def test_printing_a_tree_and_parsing_it_gives_the_tree(source: str) -> None:
     template = parsed(source)
     if template is not None:
@@ -259,7 +255,6 @@ def covers(reference: Reference, path: tuple[str, ...]) -> bool:
 
 
 @given(SOURCES, DATA)
-@settings(max_examples=EXAMPLES)
 def test_references_cover_what_evaluation_reads(source: str, data: Any) -> None:
     read: set[tuple[str, ...]] = set()
     outcome(render, source, Watched(data, (), read))
@@ -270,14 +265,14 @@ def test_references_cover_what_evaluation_reads(source: str, data: Any) -> None:
 
 
 @given(SOURCES, DATA)
-@settings(max_examples=EXAMPLES // 3)
+@settings(max_examples=examples(15))
 def test_rendering_is_deterministic(source: str, data: Any) -> None:
     first, second = outcome(render, source, data), outcome(render, source, data)
     assert str(first) == str(second)
 
 
 @given(SOURCES, DATA)
-@settings(max_examples=EXAMPLES // 3)
+@settings(max_examples=examples(15))
 def test_a_small_budget_only_makes_errors(source: str, data: Any) -> None:
     template = parsed(source)
     if template is None:

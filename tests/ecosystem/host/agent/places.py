@@ -5,6 +5,8 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import wraps
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -58,10 +60,13 @@ class Place:
     kind: str
     address: str
     schema: str = ""
+    clock: Callable[[], datetime] | None = None
     _memory: list[InMemoryStore] = field(default_factory=list)
 
     def store(self, **settings: Any) -> Any:
         """Open it once more; what is in memory is open once."""
+        if self.clock is not None:
+            settings.setdefault("clock", self.clock)
         if self.kind == "sqlite":
             return SQLiteStore(self.address, **settings)
         if self.kind == "postgres":
@@ -192,6 +197,19 @@ def requests(events: Sequence[KernelEvent]) -> list[ToolRequestedPayload]:
 def ends(events: Sequence[KernelEvent]) -> list[ToolCompletedPayload]:
     """How calls of tools ended."""
     return [event.payload for event in events if isinstance(event.payload, ToolCompletedPayload)]
+
+
+def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run an async test in an event loop of its own."""
+
+    @wraps(test)
+    def run(*args: Any, **given: Any) -> None:
+        async def work() -> None:
+            await test(*args, **given)
+
+        asyncio.run(work())
+
+    return run
 
 
 async def soon(condition: Callable[[], bool]) -> None:

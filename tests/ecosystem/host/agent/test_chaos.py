@@ -1,7 +1,6 @@
 """Four workers on one Postgres drive agent runs while they are killed at random."""
 
 import asyncio
-import os
 import random
 import subprocess
 import sys
@@ -9,11 +8,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.ecosystem.host.agent.chaos_worker import STEPS, TENANT, kernel_on
+from tests.soak import sampled
 
 from gert.agent import PostgresStore, resolve_tool_resolutions
 
-RUNS = int(os.environ.get("TEST_CHAOS_RUNS", "200"))
 WORKERS = 4
 KILLS = 25
 PATIENCE = 180.0
@@ -24,9 +24,9 @@ def start(dsn: str, name: str, effects: Path, seed: int) -> "subprocess.Popen[by
     return subprocess.Popen([sys.executable, str(WORKER), dsn, name, str(effects), str(seed)])
 
 
-async def begin(dsn: str, effects: Path) -> list[str]:
+async def begin(dsn: str, effects: Path, runs: int) -> list[str]:
     async with kernel_on(dsn, str(effects)) as kernel:
-        return [(await kernel.start_run(tenant=TENANT, run_id=f"chaos-{n:03}")).run_id for n in range(RUNS)]
+        return [(await kernel.start_run(tenant=TENANT, run_id=f"chaos-{n:03}")).run_id for n in range(runs)]
 
 
 def kill_at_random(dsn: str, effects: Path, choice: random.Random) -> tuple[int, list[int]]:
@@ -78,10 +78,11 @@ async def audit(dsn: str, run_ids: list[str], effects: Counter[tuple[str, str]])
     return found
 
 
-def test_killed_workers_lose_no_run_and_repeat_no_effect(durable_dsn: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runs", sampled([60, 400], [60]))
+def test_killed_workers_lose_no_run_and_repeat_no_effect(durable_dsn: str, tmp_path: Path, runs: int) -> None:
     effects = tmp_path / "effects.txt"
     effects.touch()
-    run_ids = asyncio.run(begin(durable_dsn, effects))
+    run_ids = asyncio.run(begin(durable_dsn, effects, runs))
     killed, ends = kill_at_random(durable_dsn, effects, random.Random(7))
     assert killed >= 1
     assert ends == [0] * WORKERS
@@ -89,4 +90,4 @@ def test_killed_workers_lose_no_run_and_repeat_no_effect(durable_dsn: str, tmp_p
     keys = [line.split()[2] for line in effects.read_text().splitlines()]
     assert len(set(keys)) == len(keys)
     found = asyncio.run(audit(durable_dsn, run_ids, happened))  # type: ignore[arg-type]
-    assert found["success"] > RUNS
+    assert found["success"] > runs

@@ -646,7 +646,10 @@ class TestPoint5:
             async with shared.kernel(middleware=[semantic()]) as alive:
                 till.tool(alive)
                 await alive.start_run(tenant=TENANT, run_id="two")
-                refusals = (("two", PolicyViolationError, "may have"), ("one", ToolExecutionFailedError, "is unknown"))
+                refusals = (
+                    ("two", PolicyViolationError, "may have"),
+                    ("one", ToolExecutionFailedError, "unknown outcome"),
+                )
                 for run_id, kind, why in refusals:
                     with pytest.raises(kind, match=why):
                         await call(alive, run_id, "charge", {"amount": 7}, "k")

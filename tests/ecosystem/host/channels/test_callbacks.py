@@ -11,8 +11,8 @@ import pytest
 from tests.ecosystem.approvals.asking import BOB_KEY, MALLORY_KEY, NOON, SHARED, asking, no, signed, yes
 from tests.ecosystem.host.channels.connections import Got, House, visit
 
-from gert.kernel.engine.requests import Response
 from gert.kernel.foundation.signature import parse_key
+from gert.kernel.governance.approval import Response
 
 JSON = {"Content-Type": "application/json"}
 

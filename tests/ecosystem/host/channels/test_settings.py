@@ -21,9 +21,10 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import DocumentError
-from gert.kernel.engine.approval_rules import tally
-from gert.kernel.engine.requests import ApprovalAnswer, Response
+from gert.kernel.engine.requests import ApprovalAnswer
 from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.governance.approval import Response
+from gert.kernel.governance.approval_rules import tally
 
 KEYS = {"GERT_APPROVAL_SIGNING_KEY": "base64:c2hhcmVkIHNlY3JldCBvZiB0aGUgc2VydmljZQ=="}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.host.config.policies import Floor, floor_for, policies_for, require_sound
+from gert.ecosystem.host.config.policies import Floor, floor_for, require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.foundation.canonical import digest
@@ -123,7 +123,7 @@ def test_policies_alone_can_be_asked_for(place: Place) -> None:
     workspace = Workspace(str(place.root))
     checked = workspace.program(str(place.root / "book.yaml"))
     assert checked.program is not None
-    found = policies_for(workspace, checked.file, checked.program, [str(place.write("one.yaml", policy("one")))])
+    found = floor_for(workspace, checked.file, checked.program, [str(place.write("one.yaml", policy("one")))]).policies
     assert [each.name for each in found] == ["runbook", "one"]
 
 

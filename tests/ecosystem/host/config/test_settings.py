@@ -93,7 +93,7 @@ def test_a_stronger_file_wins(place: Place, stronger: int) -> None:
     who = f"file{stronger}"
     assert settings.traces_dir == str((place.root / names[stronger]).parent / who)
     assert settings.groups == {"sre": (who,), **{f"only{n}": ("x",) for n in range(stronger + 1)}}
-    assert settings.providers["cmdb"].binary == who
+    assert settings.providers["cmdb"].block.binary == who
     assert set(settings.providers) == {"cmdb", *(f"only{n}" for n in range(stronger + 1))}
     assert hooks(settings) == {"escalated": f"https://{who}.example.com"}
 

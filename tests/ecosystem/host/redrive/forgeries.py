@@ -6,10 +6,9 @@ from random import Random
 from typing import Any
 
 import msgspec
-from tests.kernel.events.traces import STORY, rechained, stamped, trace
+from tests.kernel.events.traces import STORY, Chain, rechained, stamped, trace
 
 from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import Chain
 from gert.kernel.events.envelope import decode, encode
 from gert.kernel.events.seal import seal
 from gert.kernel.foundation.canonical import sha256_hex

@@ -9,8 +9,9 @@ import pytest
 from gert.ecosystem.host.config.platform import machine_id
 from gert.ecosystem.host.run.call_binding import CHANGED, Binding
 from gert.ecosystem.tools.stdio import ProgramLocation
-from gert.kernel.engine.requests import ApprovalRequest, Subject
+from gert.kernel.engine.requests import Subject
 from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.governance.approval import ApprovalRequest
 
 KEY = "k" * 64
 SUBJECT = Subject(inputs={"word": secret_ref("text"), "plain": "x"}, tool="note", action="go")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.memory_ledger import MemoryLedger
+from tests.soak import examples
 
 from gert.ecosystem.host.run.driver import CANCEL, Driver
 from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, RecordedAnswer, read_answers
@@ -205,7 +206,7 @@ def delays(seed: int, share: float) -> World:
     return Some(answer)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(20))
 @given(programs(), st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 1.0]), st.integers(1, 4), st.data())
 def test_a_run_that_is_driven_again_from_its_log_writes_the_same_lines(
     program: Callable[[], Steps[Any]], seed: int, share: float, most: int, data: st.DataObject
@@ -222,7 +223,7 @@ def test_a_run_that_is_driven_again_from_its_log_writes_the_same_lines(
     assert third.lines == resumed.lines
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(20))
 @given(programs(), st.integers(0, 10**6), st.integers(0, 12), st.integers(1, 3))
 def test_a_run_that_was_cancelled_is_driven_again_to_the_same_lines(
     program: Callable[[], Steps[Any]], seed: int, when: int, most: int

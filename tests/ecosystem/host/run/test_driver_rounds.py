@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.ecosystem.host.run.test_driver import (
     NONE,
@@ -181,7 +181,6 @@ class Some(World):
         return ToolAnswer(outputs={"v": "at once"}, duration=0.25) if self._chance.random() < self._share else None
 
 
-@settings(deadline=None, max_examples=60)
 @given(wide_programs(), st.integers(0, 10**6), st.sampled_from([0.0, 0.2]), st.sampled_from(MANY), st.data())
 def test_a_wide_run_is_driven_again_from_its_log_or_a_part_of_it(
     program: Callable[[], Steps[Any]], seed: int, share: float, most: int, data: st.DataObject
@@ -195,7 +194,6 @@ def test_a_wide_run_is_driven_again_from_its_log_or_a_part_of_it(
     assert told(driven(program(), Nobody(), recorded=resumed.log, max_parallel=most)) == told(resumed)
 
 
-@settings(deadline=None, max_examples=80)
 @given(wide_programs(), st.integers(0, 10**6), st.integers(0, 25), st.sampled_from(MANY))
 def test_a_wide_run_that_is_cancelled_between_rounds_is_driven_again_to_the_same_lines(
     program: Callable[[], Steps[Any]], seed: int, when: int, most: int

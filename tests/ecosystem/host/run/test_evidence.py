@@ -11,7 +11,7 @@ from tests.ecosystem.host.people import at_terminal, piped
 
 from gert.ecosystem.host.run import evidence as module
 from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceFile, collect
+from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceEntries, collect
 from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.requests import CollectEvidence, EvidenceAnswer, RequestedEvidence
 from gert.kernel.events.runbook.parts import Failure
@@ -39,7 +39,7 @@ def ask(*evidence: RequestedEvidence, path: str = "look", instructions: str = "l
 
 def from_file(tmp_path: Path, source: str, question: CollectEvidence) -> EvidenceAnswer:
     (tmp_path / "evidence.yaml").write_text(source)
-    return asyncio.run(collect(question, EvidenceFile(str(tmp_path / "evidence.yaml"), "ann")))
+    return asyncio.run(collect(question, EvidenceEntries.from_file(str(tmp_path / "evidence.yaml"), "ann")))
 
 
 def without_place(failure: Failure | None, tmp_path: Path) -> tuple[str, str] | None:
@@ -208,13 +208,13 @@ def test_what_a_file_does_not_settle(
 def test_files_that_are_refused_before_the_run(tmp_path: Path, source: str, message: str) -> None:
     (tmp_path / "evidence.yaml").write_text(source)
     with pytest.raises(DocumentError) as caught:
-        EvidenceFile(str(tmp_path / "evidence.yaml"), "ann")
+        EvidenceEntries.from_file(str(tmp_path / "evidence.yaml"), "ann")
     assert message in caught.value.message
 
 
 def test_a_file_that_is_not_there_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        EvidenceFile(str(tmp_path / "evidence.yaml"), "ann")
+        EvidenceEntries.from_file(str(tmp_path / "evidence.yaml"), "ann")
 
 
 def test_an_attachment_is_recorded_by_its_hash(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_a_line_too_long_is_a_failure(tmp_path: Path) -> None:
 
 def test_a_person_is_asked_only_for_what_the_file_does_not_know(tmp_path: Path) -> None:
     (tmp_path / "evidence.yaml").write_text("look: {opened: door}")
-    file = EvidenceFile(str(tmp_path / "evidence.yaml"), "ann")
+    file = EvidenceEntries.from_file(str(tmp_path / "evidence.yaml"), "ann")
 
     async def both(console: Console, question: CollectEvidence) -> EvidenceAnswer:
         return await collect(question, file, EvidenceDialogue(console, "ann"))

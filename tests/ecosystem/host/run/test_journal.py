@@ -27,7 +27,6 @@ from gert.kernel.engine.requests import (
     Pause,
     PauseAnswer,
     Request,
-    Response,
     RunLanes,
     Steps,
     TicketAnswer,
@@ -43,6 +42,7 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key
+from gert.kernel.governance.approval import Response
 from gert.kernel.ledger.record import Batch, hash_answer
 
 RUN = "run-1"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.soak import examples
 
 from gert.ecosystem.host.run.lanes import Block, Lane, Lanes
 from gert.kernel.engine.requests import Pause, RunLanes, Steps
@@ -101,7 +102,7 @@ def drive(lanes: Lanes, root: Lane, chance: random.Random) -> None:
             lanes.ready.append((waiting.pop(chance.randrange(len(waiting))), None))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(20))
 @given(trees(), st.integers(1, 4), st.integers(0, 10**6))
 def test_blocks_inside_blocks_never_get_stuck_nor_exceed_their_bound(tree: Tree, most: int, seed: int) -> None:
     log = Log()

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.ecosystem.host.run.sanitize import MOST_BYTES, Sanitizer
@@ -15,7 +15,6 @@ from gert.kernel.engine.requests import (
     CallTool,
     EvidenceAnswer,
     PauseAnswer,
-    Response,
     TicketAnswer,
     ToolAnswer,
 )
@@ -24,6 +23,7 @@ from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import refs_in, secret_ref
+from gert.kernel.governance.approval import Response
 from gert.kernel.governance.contract import Contract, Parameter
 
 SECRET = "hunter22"
@@ -266,7 +266,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=80)
 @given(JSON, st.text(), st.integers(0, 255))
 def test_whatever_comes_what_is_kept_is_plain_data_without_secrets(value: Any, text: str, code: int) -> None:
     taken = INTAKE.take(ToolAnswer(outputs={"v": value}, stdout=text + SECRET, exit_code=code))

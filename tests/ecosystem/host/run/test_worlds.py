@@ -13,7 +13,6 @@ from gert.kernel.engine.requests import (
     ANSWERS,
     AnyAnswer,
     ApprovalAnswer,
-    ApprovalRequest,
     AwaitApproval,
     CallExtension,
     CallPreview,
@@ -30,6 +29,7 @@ from gert.kernel.engine.requests import (
 )
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.program import Program, ToolLookup

@@ -64,7 +64,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id(start: str, found: str, tmp_p
 @pytest.mark.parametrize(
     ("start", "says", "hint"),
     [
-        pytest.param("run-0", "matches more than 5 runs", "write more of it: ", id="several"),
+        pytest.param("run-0", "matches more than 5 runs", "write more of the id: ", id="several"),
         pytest.param("none", "there is no run `none`", "gert run list", id="none"),
         pytest.param("%", "is not a run id", "gert run list", id="a pattern"),
         pytest.param("r_n", "there is no run `r_n`", "gert run list", id="what is a pattern to a database"),

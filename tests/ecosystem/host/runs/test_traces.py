@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from tests.kernel.events.traces import HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, stamped, trace
+from tests.kernel.events.traces import Chain, HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, stamped, trace
 from tests.stored_runs import remove_run, store_run
 
 from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
 from gert.ecosystem.ledger.jsonl.lines import read_lines
 from gert.errors import DocumentError, UsageError
 from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import Chain, ChainReport, read_chain
+from gert.kernel.events.chain import ChainReport, read_chain
 from gert.kernel.events.envelope import MAX_LINE_BYTES, decode, encode
 from gert.kernel.events.seal import SealReport, check_seal
 from gert.kernel.foundation.canonical import sha256_hex
@@ -263,7 +263,7 @@ class TestWhatCannotBeOpened:
         ("given", "message"),
         [
             pytest.param((None, None, None), "expected a trace", id="nothing is named"),
-            pytest.param(("a", "b", None), "found both", id="a file and a database"),
+            pytest.param(("a.jsonl", "b", None), "found both", id="a file and a database"),
             pytest.param(("none.jsonl", None, None), "there is no file `none.jsonl`", id="no such file"),
             pytest.param((None, "none.db", RUN), "there is no file `none.db`", id="no such database"),
             pytest.param(("a\x00b", None, None), "is not a path", id="no path at all"),
@@ -299,27 +299,25 @@ class TestWhatCannotBeOpened:
             open_trace("-", None, None)
 
     def test_is_a_run_that_is_not_there(self, database: str) -> None:
-        with pytest.raises(UsageError, match="there is no run `another`") as refusal:
+        with pytest.raises(UsageError, match="there is no run `another`"):
             open_trace(None, database, "another")
-        assert refusal.value.hint == f"it has `{RUN}`"
 
     def test_is_a_database_without_runs(self, tmp_path: Path) -> None:
         store_run(tmp_path / "empty.db", SEALED)
         remove_run(tmp_path / "empty.db", RUN)
         with pytest.raises(UsageError, match="there are no runs"):
             open_trace(None, str(tmp_path / "empty.db"), None)
-        with pytest.raises(UsageError, match="there is no run `x`") as refusal:
+        with pytest.raises(UsageError, match="there is no run `x`"):
             open_trace(None, str(tmp_path / "empty.db"), "x")
-        assert refusal.value.hint == "it has none"
 
-    @pytest.mark.parametrize(("count", "end"), [(2, "`run-00`, `run-01`"), (11, "`run-09`, and more")])
+    @pytest.mark.parametrize(("count", "end"), [(2, "`run-00`, `run-01`"), (11, "`run-10`, and more")])
     def test_is_a_choice_of_runs(self, tmp_path: Path, count: int, end: str) -> None:
         for number in range(count):
             run = f"run-{number:02d}"
             store_run(tmp_path / "runs.db", [SEALED[0].replace(RUN.encode(), run.encode())])
         with pytest.raises(UsageError, match="there are several runs") as refusal:
             open_trace(None, str(tmp_path / "runs.db"), None)
-        assert str(refusal.value.hint).startswith("choose one with `--run`: it has `run-00`, ")
+        assert str(refusal.value.hint).startswith("name one: `run-0")
         assert str(refusal.value.hint).endswith(end)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.soak import examples
 
 from gert.ecosystem.host.scenarios.edit import edit_file, edited, write_atomically
 from gert.errors import DocumentError, UsageError
@@ -252,7 +253,7 @@ def documents(draw: st.DrawFn) -> tuple[str, dict[str, Any], list[str]]:
 
 
 @given(documents(), st.dictionaries(KEYS, st.none() | VALUES, max_size=3), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(120))
 def test_the_data_is_what_was_meant_and_the_rest_is_kept(
     document: tuple[str, dict[str, Any], list[str]], changes: dict[str, Any], draws: st.DataObject
 ) -> None:
@@ -273,7 +274,6 @@ def test_the_data_is_what_was_meant_and_the_rest_is_kept(
 
 
 @given(documents())
-@settings(max_examples=100, deadline=None)
 def test_changing_nothing_changes_no_byte(document: tuple[str, dict[str, Any], list[str]]) -> None:
     source, root, _ = document
     assert edited(source, {**root, "nobody": None}).text == source
@@ -359,7 +359,7 @@ def nested(draw: st.DrawFn) -> tuple[str, Any]:
 
 
 @given(nested(), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(120))
 def test_whatever_stands_between_entries_the_data_is_what_was_meant(
     document: tuple[str, Any], draws: st.DataObject
 ) -> None:

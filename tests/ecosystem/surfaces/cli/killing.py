@@ -23,7 +23,7 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.record import start_of
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.evidence import EvidenceFile, collect
+from gert.ecosystem.host.run.evidence import EvidenceEntries, collect
 from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, now, read_answers
 from gert.ecosystem.host.run.sanitize import Sanitizer
 from gert.ecosystem.host.run.worlds import Real
@@ -34,8 +34,8 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import decode
+from gert.kernel.events.seal import CheckReport
 from gert.kernel.foundation.redaction import Redactor
-from gert.kernel.ledger.verify import RunReport
 from gert.kernel.runbook.program import Program
 
 KILLER = Path(__file__).with_name("killer.py")
@@ -231,7 +231,7 @@ def check_record(killed: Killed) -> None:
     check_announced(killed)
 
 
-async def _verified(ledger: Path, run_id: str) -> RunReport:
+async def _verified(ledger: Path, run_id: str) -> CheckReport:
     async with SqliteLedger(ledger, read_only=True) as opened:
         return await verify_run(opened, run_id)
 
@@ -280,7 +280,7 @@ def redrive(killed: Killed, logged: list[RecordedAnswer]) -> tuple[RunResult, li
             withheld=frozenset(),
             working=str(project.root),
         )
-        evidence = EvidenceFile(str(project.root / "evidence.yaml"), "kim")
+        evidence = EvidenceEntries.from_file(str(project.root / "evidence.yaml"), "kim")
         world = Real(
             program,
             Sanitizer(Redactor()),

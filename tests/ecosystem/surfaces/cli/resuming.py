@@ -50,10 +50,10 @@ from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import InDoubt, TraceError, UsageError
 from gert.kernel.engine.inputs import GivenInput
-from gert.kernel.engine.requests import Response
 from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.events.seal import CheckReport
+from gert.kernel.governance.approval import Response
 from gert.kernel.ledger.record import Write
-from gert.kernel.ledger.verify import RunReport
 
 Step = dict[str, Any]
 Point = tuple[str, int]
@@ -563,7 +563,7 @@ class Place:
         assert mirror.read_bytes() == copied or (self.kills and copied.startswith(mirror.read_bytes()))
         return Account(stood.status, stood.outcome, sorted(ends), self.words())
 
-    async def _verified(self) -> RunReport:
+    async def _verified(self) -> CheckReport:
         async with SqliteLedger(self.ledger, read_only=True) as ledger:
             return await verify_run(ledger, self.run_id or "")
 

@@ -1,6 +1,7 @@
 """Several users of this machine, each with a real `gert`; only root can start them."""
 
 import atexit
+import fcntl
 import json
 import os
 import pwd
@@ -135,9 +136,12 @@ class Machine:
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    root = Path(tempfile.mkdtemp(prefix="gert-users-"))
-    root.chmod(0o755)
-    try:
-        yield Machine(root)
-    finally:
-        shutil.rmtree(root)
+    """One after the other, whoever runs tests beside us: gert looks at everything that runs as the same user."""
+    with Path(tempfile.gettempdir(), "gert-users.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        root = Path(tempfile.mkdtemp(prefix="gert-users-"))
+        root.chmod(0o755)
+        try:
+            yield Machine(root)
+        finally:
+            shutil.rmtree(root)

@@ -19,8 +19,13 @@ from gert.ecosystem.process.own_process import claim_process
 from gert.ecosystem.surfaces.cli.main import COMMANDS, main
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "runbooks" / "demo-service-restart.yaml"
-# Loaded here, so that no call needs to.
-LOADED = [import_module(module) for module, _ in COMMANDS.values()]
+# Loaded here, so that no call needs to: every command, and what most of them load only where it is needed.
+LATER = (
+    *("asyncpg", "concurrent.futures.thread", "cryptography.hazmat.primitives.asymmetric.ed25519", "ctypes", "gettext"),
+    *("gert.ecosystem.ledger.postgres.ledger", "gert.ecosystem.ledger.sqlite.ledger", "httpx2", "pwd", "re2"),
+    *("rich.console", "rich.table"),
+)
+LOADED = [import_module(name) for name in (*(module for module, _ in COMMANDS.values()), *LATER)]
 
 
 def become(call: dict[str, Any]) -> int:

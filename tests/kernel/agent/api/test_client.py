@@ -102,7 +102,7 @@ def test_a_kernel_of_this_version_is_told_everything() -> None:
 
 def test_an_old_kernel_is_asked_without_what_it_does_not_know_and_says_so() -> None:
     kernel = OldKernel()
-    with pytest.warns(RuntimeWarning, match="`replay_policy`, `context_version`"):
+    with pytest.warns(UserWarning, match="`replay_policy`, `context_version`"):
         answer = asyncio.run(step(kernel, replay_policy="fork_on_drift", context_version=ContextVersion("h")))
     assert answer == "old answer"
     assert len(kernel.asked) == 1
@@ -116,7 +116,7 @@ def test_an_old_kernel_that_is_asked_nothing_special_needs_no_warning() -> None:
 
 def test_a_kernel_that_refuses_what_it_seemed_to_take_is_asked_without() -> None:
     kernel = VagueKernel()
-    with pytest.warns(RuntimeWarning, match="called without") as caught:
+    with pytest.warns(UserWarning, match="called without") as caught:
         answer = asyncio.run(step(kernel, replay_policy="fork_on_drift", context_version=ContextVersion("h")))
     assert answer == "old answer"
     assert len(kernel.asked) == 1

@@ -12,6 +12,8 @@ from gert.kernel.agent.middleware.capabilities import CapabilityGuardMiddleware
 from gert.kernel.agent.middleware.pii import PIIScrubberMiddleware
 from gert.kernel.agent.middleware.quota import QuotaMiddleware
 from gert.kernel.agent.middleware.stack import order_middleware, require_middleware
+from gert.kernel.agent.safety.config import SafetyPolicyConfig
+from gert.kernel.agent.safety.middleware import SafetyPolicyMiddleware
 from gert.kernel.agent.types.api import KernelPolicy
 
 GUARDS = (PIIScrubberMiddleware, QuotaMiddleware, CapabilityGuardMiddleware)
@@ -20,6 +22,10 @@ NAMES = tuple(guard.__name__ for guard in GUARDS)
 
 def named(name: str, base: type = PassThroughMiddleware) -> Any:
     return type(name, (base,), {})()
+
+
+def safety() -> SafetyPolicyMiddleware:
+    return SafetyPolicyMiddleware(config=SafetyPolicyConfig())
 
 
 def names(found: Any) -> list[str]:
@@ -47,7 +53,8 @@ def test_one_made_from_a_known_one_counts_as_it() -> None:
         pytest.param(KernelPolicy.enforced(), GUARDS[1:], NAMES[:1], id="enforced without scrubber"),
         pytest.param(KernelPolicy.enforced(), NAMES, NAMES, id="enforced with classes of the same names"),
         pytest.param(KernelPolicy.enforced(), (GUARDS[0], *NAMES[1:]), NAMES[1:], id="only some by name alone"),
-        pytest.param(KernelPolicy.enforced_v2(), GUARDS, ("SafetyPolicyMiddleware",), id="enforced_v2: not there yet"),
+        pytest.param(KernelPolicy.enforced_v2(), (*GUARDS, safety), (), id="enforced_v2 has its four"),
+        pytest.param(KernelPolicy.enforced_v2(), GUARDS, ("SafetyPolicyMiddleware",), id="enforced_v2 without safety"),
         pytest.param(
             KernelPolicy.enforced_v2(),
             (*GUARDS, "SafetyPolicyMiddleware"),

@@ -194,7 +194,7 @@ def test_a_model_is_asked_by_prompt_or_messages() -> None:
     message = ChatMessage(role="user", content="hello")
     assert ModelInput.from_prompt("hi") == ModelInput("prompt", prompt="hi")
     assert ModelInput.from_messages([message], prompt="greet") == ModelInput("messages", "greet", (message,))
-    assert ModelInput.from_messages([message]).prompt is None
+    assert ModelInput.from_messages([message]).prompt == "hello"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
+from tests.soak import examples
 
 from gert.errors import TraceError
 from gert.kernel.agent.steps.messages import ChatMessage
@@ -116,7 +117,7 @@ def test_every_event_of_the_ledger_has_a_payload_and_a_type() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(LEDGER))
-@settings(max_examples=40)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_what_is_written_is_read_back_for(kind: str, data: st.DataObject) -> None:
     payload = data.draw(models_of(PAYLOADS[kind]))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.ecosystem.approvals.asking import Clock, ticket_in, view_in
-from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, Project, environment, note, rows_of
+from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, Project, environment, finish, note, rows_of, until
 
 from gert.ecosystem.approvals.tickets import TicketView
 from gert.kernel.foundation.secret_refs import secret_ref
@@ -63,7 +63,7 @@ def test_an_approval_is_received_and_says_how_to_resume(project: Project) -> Non
     ran = project.gert("approve", file.id, "--as", "bob", "--reason", "looked at it").ended(0)
     assert "approval needed for step `restart`" in ran.out
     assert "received: your approval; 0 of 1 approval (+1 received)" in ran.out
-    assert "gert resume --run run-1" in ran.out
+    assert "gert resume run-1" in ran.out
     (received,) = view(project, file).responses
     assert (received.response.approver, received.response.reason) == ("bob", "looked at it")
 
@@ -86,7 +86,7 @@ def test_one_of_two_is_received_and_not_yet_enough(project: Project) -> None:
     ran = project.gert("approve", file.id, "--as", "BOB").ended(1)
     assert "not counted: `BOB` has already responded" in ran.out
     ran = project.gert("approve", file.id, "--as", "eve").ended(0)
-    assert "gert resume --run run-1" in ran.out
+    assert "gert resume run-1" in ran.out
 
 
 def test_a_rejection_decides_the_ticket(project: Project) -> None:
@@ -101,7 +101,7 @@ def test_a_rejection_decides_the_ticket(project: Project) -> None:
         "status": "pending",
         "approvals": 0,
         "min_approvers": 3,
-        "resume": "gert resume --run run-1",
+        "resume": "gert resume run-1",
         "signature_checked_here": True,
     }
 
@@ -213,7 +213,7 @@ def test_a_key_only_the_run_can_check_is_said_to_be_one(project: Project) -> Non
     assert "the run verifies it before it counts" in ran.out
     said = project.gert("approve", file.id, "--as", "dan", "--key", "MINE", "--json", MINE=SEED).ended(0).said
     assert (said["signature_checked_here"], said["objection"], said["status"]) == (False, None, "pending")
-    assert said["resume"].startswith("gert resume --run")
+    assert said["resume"].startswith("gert resume run-1")
     shown = project.gert("approvals", "show", file.id).ended(0).out
     assert shown.count("(received: the run has not taken it yet)") == 2
 
@@ -312,7 +312,7 @@ def test_the_state_directory_can_be_chosen(project: Project, tmp_path: Path) -> 
     ended = Project(elsewhere).gert("approvals", "list", "--state-dir", project.root).ended(0)
     assert file.id in ended.out
     said = Project(elsewhere).gert("approve", file.id, "--as", "bob", "--state-dir", project.root).ended(0)
-    assert f"gert resume --run run-1 --state-dir {project.root}" in said.out
+    assert f"gert resume run-1 --state-dir {project.root}" in said.out
 
 
 # --- with a run
@@ -328,7 +328,7 @@ def test_a_run_in_a_database_goes_on_as_the_approval_says(project: Project) -> N
     (waiting,) = json.loads(project.gert("approvals", "list", "--db", database, "--json").ended(0).out)
     said = project.gert("approve", waiting["ticket_id"], "--as", "bob", "--db", database, "--json").ended(0).said
     words = shlex.split(said["resume"])
-    assert words == ["gert", "resume", "--run", said["run_id"], "--db", str(database)]
+    assert words == ["gert", "resume", said["run_id"], "--db", str(database)]
     project.gert(*words[1:]).ended(0)
     assert project.noted() == ["hello"]
 
@@ -342,7 +342,7 @@ def test_a_run_that_was_set_aside_is_listed_and_approved(project: Project) -> No
     shown = project.gert("approvals", "show", waiting["ticket_id"]).ended(0).out
     assert "word: hello" in shown
     ran = project.gert("approve", waiting["run_id"], "--as", "bob").ended(0)
-    assert f"gert resume --run {project.run().folder.name}" in ran.out
+    assert f"gert resume {project.run().folder.name}" in ran.out
 
 
 PRINTED = re.compile(r"(?:approval pending for `\w+`|resume with): gert (.*)")
@@ -369,7 +369,7 @@ def test_what_is_printed_goes_on_with_a_run_wherever_it_is_kept(
     approve, resume = (shlex.split(command) for command in PRINTED.findall(out))
     has_to_be_said = not environ and "--db" not in words and (not is_here or "--state-dir" in words)
     assert ("--state-dir" in [*approve, *resume]) == has_to_be_said
-    shown = here.gert("run", "show", resume[2], *resume[3:], "--json", **environ).ended(0).said
+    shown = here.gert("run", "show", resume[1], *resume[2:], "--json", **environ).ended(0).said
     assert [shlex.split(command)[1:] for command in shown["next"]][:2] == [approve, resume]
     here.gert(*approve, "--as", "bob", **environ).ended(0)
     here.gert(*resume, **environ).ended(0)
@@ -386,7 +386,7 @@ def test_a_ledger_that_is_named_needs_no_state_directory(project: Project, tmp_p
     assert file.id in elsewhere.gert("approvals", "list", "--db", ledger(project), **nowhere).ended(0).out
     elsewhere.gert("approvals", "show", file.id, "--db", ledger(project), **nowhere).ended(0)
     said = elsewhere.gert("approve", file.id, "--as", "bob", "--db", ledger(project), **nowhere).ended(0)
-    assert f"gert resume --run run-1 --db {ledger(project)}" in said.out
+    assert f"gert resume run-1 --db {ledger(project)}" in said.out
     assert not (tmp_path / "none").exists()
 
 
@@ -424,3 +424,41 @@ def test_the_validator_of_runbooks_is_not_loaded(project: Project, words: list[s
         check=False,
     )
     assert ended.stdout.splitlines()[-1] == "[]", ended.stdout + ended.stderr
+
+
+# --- answered, and no process drives the run
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+def test_an_answered_ticket_says_how_to_resume_its_run(project: Project, verb: str) -> None:
+    project.runbook(note("write", "hello"), governance=GATE)
+    project.exec("--detach", "--as", "ann").ended(0)
+    run = project.run()
+    (ticket_id,) = run.requests()
+    assert "answered;" not in project.gert("approvals", "list").out + project.gert("run", "show", "last").out
+    project.gert(verb, ticket_id, "--as", "bob").ended(0)
+    said = f"answered; resume the run with `gert resume {run.id}`"
+    assert f"{ticket_id} is {said}" in project.gert("approvals", "list").ended(0).out
+    assert said in project.gert("approvals", "show", ticket_id).ended(0).out
+    assert said in project.gert("run", "show", "last").ended(0).out
+    assert "waiting (answered)" in project.gert("run", "list").ended(0).out
+    shown = project.gert("approvals", "show", ticket_id, "--json").ended(0).said
+    assert (shown["answered"], shown["resume"]) == (True, f"gert resume {run.id}")
+    assert project.gert("run", "show", "last", "--json").said["pending"][0]["answered"]
+    project.gert("resume", "last").ended(0 if verb == "approve" else 3)
+    assert "answered;" not in project.gert("approvals", "list", "--all").out
+
+
+def test_a_ticket_of_a_run_that_waits_needs_no_resume(project: Project) -> None:
+    project.runbook(note("write", "hello"), governance={"rules": [{"default": "require-approval", "min_approvers": 2}]})
+    process = project.start("--wait", "--as", "ann")
+    try:
+        until(lambda: project.runs() and project.run().requests())
+        (ticket_id,) = project.run().requests()
+        project.gert("approve", ticket_id, "--as", "bob").ended(0)
+        shown = project.gert("approvals", "show", ticket_id, "--json").ended(0).said
+        assert (shown["answered"], shown["resume"]) == (False, None)
+        assert "answered;" not in project.gert("approvals", "list").out
+    finally:
+        process.terminate()
+        finish(process)

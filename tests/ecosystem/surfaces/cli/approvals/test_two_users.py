@@ -28,6 +28,22 @@ def test_another_user_approves_through_the_drop_box(machine: Machine) -> None:
     assert list((machine.box / "requests").iterdir()) == []
 
 
+def test_another_user_lists_and_shows_the_requests_of_a_drop_box(machine: Machine) -> None:
+    ticket = machine.detach()
+    listed = machine.bob.gert("approvals", "list", "--drop-box", machine.box).ended(0)
+    assert ticket in listed.out
+    shown = machine.bob.gert("approvals", "show", ticket[:20], "--drop-box", machine.box, "--json").ended(0).said
+    assert (shown["ticket_id"], shown["status"], shown["resume"]) == (ticket, "pending", None)
+    assert shown["request_hash"].startswith("sha256:")
+    (machine.box / "requests" / "junk.json").write_text("{")
+    listed = machine.bob.gert("approvals", "list", "--drop-box", machine.box).ended(1)
+    assert ticket in listed.out
+    assert "junk.json` is no request" in listed.err
+    both = machine.bob.gert("approvals", "list", "--drop-box", machine.box, "--db", "x.db").ended(2)
+    assert "expected `--drop-box` or a ledger, found both" in both.err
+    assert "cannot be read" in machine.bob.gert("approvals", "list", "--drop-box", "/none").ended(2).err
+
+
 def test_another_user_rejects_through_the_drop_box(machine: Machine) -> None:
     ticket = machine.detach()
     machine.bob.gert("reject", ticket, "--as", "bob", "--key", "bob.key", "--drop-box", machine.box).ended(0)

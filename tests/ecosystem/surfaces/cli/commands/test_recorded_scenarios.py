@@ -301,16 +301,16 @@ VALUES = [
 
 
 @pytest.mark.parametrize("type_name", ["string", "any"])
-@pytest.mark.parametrize("value", VALUES)
-def test_inputs_are_recorded_as_they_were_given(project: Project, value: str, type_name: str) -> None:
+def test_inputs_are_recorded_as_they_were_given(project: Project, type_name: str) -> None:
+    given = {f"i{number}": value for number, value in enumerate(VALUES)}
+    meta = {name: f"{{{{ .{name} }}}}" for name in given}
     project.runbook(
-        {"type": "end", "outcome": {"category": "resolved", "code": "x", "meta": {"i": "{{ .i }}"}}},
-        inputs={"i": {"type": type_name, "required": True}},
+        {"type": "end", "outcome": {"category": "resolved", "code": "x", "meta": meta}},
+        inputs={name: {"type": type_name, "required": True} for name in given},
         ends=False,
     )
-    ran = project.exec("--record", PLACE, "--json", "--var", f"i={value}").ended(0)
-    assert ran.said["scenario"]["differs"] is None
-    agrees(project, ran)
+    words = [word for name, value in given.items() for word in ("--var", f"{name}={value}")]
+    agrees(project, recorded(project, *words))
 
 
 def test_inputs_from_elsewhere_are_recorded_and_not_looked_for_again(project: Project) -> None:
@@ -431,14 +431,14 @@ PRINTS = {
 }
 
 
-@pytest.mark.parametrize("printed", PRINTS.values(), ids=PRINTS)
 @pytest.mark.parametrize("lines", [False, True], ids=["alone", "among other lines"])
-def test_whatever_a_tool_prints_is_recorded(project: Project, printed: bytes, lines: bool) -> None:
-    (project.root / "printed").write_bytes(b"first\nout:" + printed + b"\nlast\n" if lines else b"out:" + printed)
-    project.tool(
-        "say", ["cat", str(project.root / "printed")], extract={"all": {"from": "stdout", "pattern": "(?s)out:(.*)"}}
-    )
-    project.runbook(call("s", "say"), tools=["say"])
+def test_whatever_a_tool_prints_is_recorded(project: Project, lines: bool) -> None:
+    tools = [f"say-{number}" for number in range(len(PRINTS))]
+    for tool, printed in zip(tools, PRINTS.values(), strict=True):
+        (project.root / tool).write_bytes(b"first\nout:" + printed + b"\nlast\n" if lines else b"out:" + printed)
+        extract = {"all": {"from": "stdout", "pattern": "(?s)out:(.*)"}}
+        project.tool(tool, ["cat", str(project.root / tool)], extract=extract)
+    project.runbook(*(call(f"s{number}", tool) for number, tool in enumerate(tools)), tools=tools)
     agrees(project, recorded(project))
 
 

@@ -92,7 +92,7 @@ class TestDoubts:
             {"path": "each[0]", "step_id": "each[0]", "target": "slays:go", "idempotent": False}
         ]
         words = "".join(f" {word}" for word in place)
-        assert f"gert resume --run {run_id} --reconcile 'each[0]'=CHOICE{words}" in said["next"]
+        assert f"gert resume {run_id} --reconcile 'each[0]'=CHOICE{words}" in said["next"]
         out = project.gert("run", "show", run_id, *place).ended(0).out
         assert "each[0] (slays:go): gert stopped before recording a result" in out
         assert "success|failed|retry" in out
@@ -107,7 +107,7 @@ class TestDoubts:
         run_id = cut_off(project, note("one"))
         said = self.shown(project, run_id)
         assert [(each["path"], each["idempotent"]) for each in said["in_doubt"]] == [("last", True)]
-        assert f"gert resume --run {run_id}" in said["next"]
+        assert f"gert resume {run_id}" in said["next"]
         assert "`gert resume` calls it again" in project.gert("run", "show", run_id).ended(0).out
 
     def test_side_by_side_all_that_are_open_are_named_and_those_that_ended_are_not(self, project: Project) -> None:
@@ -252,7 +252,7 @@ class TestShowing:
         assert said["end"]["failed_step"] == "two"
         assert said["runbook_hash"].startswith("sha256:")
         assert said["inputs"] == {"who": "kim"}
-        assert said["next"] == [f"gert rerun --run {run_id} --from two"]
+        assert said["next"] == [f"gert rerun {run_id} --from two"]
         out = project.gert("run", "show", run_id).ended(0).out
         assert "who = kim (default)" in out
         assert "failed at:" in out
@@ -263,7 +263,7 @@ class TestShowing:
         assert [(each["ticket_id"], each["step_id"], each["status"]) for each in said["pending"]] == [
             (ticket, "second", "pending")
         ]
-        assert said["next"][:2] == [f"gert approve {ticket}", f"gert resume --run {run_id}"]
+        assert said["next"][:2] == [f"gert approve {ticket}", f"gert resume {run_id}"]
 
     @pytest.mark.parametrize("answer", [None, "approve"])
     def test_a_run_does_not_wait_for_an_outdated_ticket(self, project: Project, answer: str | None) -> None:

@@ -124,12 +124,12 @@ class TestGoingOn:
         (row,) = ledger.listed()
         run_id, (ticket,) = row["run_id"], row["tickets"]
         assert row["status"] == "waiting"
-        assert f"resume with: gert resume --run {run_id} --dsn {DSN}\n" in out
+        assert f"resume with: gert resume {run_id} --dsn {DSN}\n" in out
         shown = ledger.on("run show", run_id, "--json").ended(0).said
-        assert f"gert resume --run {run_id} --dsn {DSN}" in shown["next"]
+        assert f"gert resume {run_id} --dsn {DSN}" in shown["next"]
         assert f"--dsn {DSN}` resumes it" in ledger.on("rerun", "--run", run_id, "--from", "first").ended(2).err
         approved = ledger.approve(ticket).out
-        assert f"  gert resume --run {run_id} --dsn {DSN}\n" in approved
+        assert f"  gert resume {run_id} --dsn {DSN}\n" in approved
         ledger.on("resume", "--run", run_id).ended(0)
         assert ledger.noted() == ["first", "second"]
         ledger.on("trace verify", "--run", run_id).ended(0)
@@ -193,7 +193,7 @@ class TestGoingOn:
         ledger.runbook(note("one"), note("two", tool="fragile"), tools=TOOLS)
         run_id = ledger.recorded(code=3)
         next_ = ledger.on("run show", run_id, "--json").ended(0).said["next"]
-        assert next_ == [f"gert rerun --run {run_id} --from two --dsn {DSN}"]
+        assert next_ == [f"gert rerun {run_id} --from two --dsn {DSN}"]
         ledger.mend()
         said = ledger.on("rerun", "--run", run_id, "--from", "two", "--json").ended(0).said
         assert ledger.noted() == ["one", "two", "two"]

@@ -204,7 +204,10 @@ def test_json_is_the_only_thing_on_standard_output(project: Project) -> None:
         "events": len(events),
         "trace": str(run.trace),
         "db": None,
+        "steps": said["steps"],
+        "outputs": {"one": {"said": "one"}},
     }
+    assert [(step["path"], step["status"]) for step in said["steps"]] == [("one", "success"), ("end#2", "success")]
     assert isinstance(said["duration"], float)
     assert "one" in ran.err
 

@@ -234,6 +234,7 @@ def test_a_failure_does_not_name_it(cage: Cage, action: dict[str, Any], step: di
         pytest.param("wS4'canary<text", "wS4&#39;canary&lt;text", id="in HTML"),
         pytest.param("wS4'canary$text", "wS4'\\''canary$text", id="as a shell shows what it does"),
         pytest.param('{"region": "eu", "private_key": "wS4+canary/text"}', "wS4+canary/text", id="a key in a document"),
+        pytest.param("wS4canarytext", "wS4\x1b[1;31mcanary\x1b[m\x1b[Ktext", id="partly coloured"),
     ],
 )
 def test_a_secret_is_known_in_other_clothes(cage: Cage, secret: str, printed: str) -> None:
@@ -419,7 +420,7 @@ def test_no_reference_to_a_secret_can_be_forged(cage: Cage, place: str, text: st
     evidence = project.write("evidence.yaml", {"look": {"seen": at("evidence")}})
     values = project.write("values.yaml", {"listed": [at("values"), {"a": at("values")}]})
     words = ("--evidence", evidence, "--vars-file", values, "--var", f"open={at('--var')}", "--trace", "t.jsonl")
-    ran = cage.run(*words, stdin=f"{CANARIES['asked']}\n")
+    ran = project.exec("book.yaml", *cage.words, *words, stdin=f"{CANARIES['asked']}\n", **cage.environ)
     # What the world says is handed over as other characters; what a document says may be refused.
     assert ran.code == 0 or (may_be_refused and ran.code in (1, 2, 3)), ran
     assert got.exists() or may_be_refused

@@ -15,10 +15,7 @@ CONTRACT = {"effects": ["network"], "writes": []}
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     project = Project(tmp_path / "project")
-    for transport, meta, action in (
-        ("mcp", {"connect": "stdio", "binary": "server"}, {"mcp_tool": "look"}),
-        ("jsonrpc", {"binary": "server"}, {"method": "look"}),
-    ):
+    for transport, meta, action in (("mcp", {"connect": "http://mcp.internal/mcp"}, {"mcp_tool": "look"}),):
         project.write(
             f"tools/{transport}.tool.yaml",
             {
@@ -41,16 +38,15 @@ LATER = {
     ],
 }
 CASES = [
-    pytest.param([call("x", "mcp")], "transport is `mcp`", id="mcp"),
-    pytest.param([call("x", "jsonrpc")], "transport is `jsonrpc`", id="jsonrpc"),
+    pytest.param([call("x", "mcp")], "by plain http", id="mcp"),
     pytest.param([EXTENSION], "extension `acme/plan`", id="an extension"),
-    pytest.param([LATER], "transport is `mcp`", id="in an arm that may not be taken"),
+    pytest.param([LATER], "by plain http", id="in an arm that may not be taken"),
 ]
 
 
 @pytest.mark.parametrize(("steps", "why"), CASES)
 def test_validate_warns(project: Project, steps: list[dict[str, Any]], why: str) -> None:
-    project.runbook(note("first"), *steps, tools=["note", "mcp", "jsonrpc"])
+    project.runbook(note("first"), *steps, tools=["note", "mcp"])
     said = project.gert("validate", "book.yaml").ended(0)
     assert why in said.out + said.err
     assert "D50" in said.out + said.err
@@ -59,7 +55,7 @@ def test_validate_warns(project: Project, steps: list[dict[str, Any]], why: str)
 @pytest.mark.parametrize("mode", ["real", "dry-run", "probe"])
 @pytest.mark.parametrize(("steps", "why"), CASES)
 def test_nothing_runs(project: Project, steps: list[dict[str, Any]], why: str, mode: str) -> None:
-    project.runbook(note("first"), *steps, tools=["note", "mcp", "jsonrpc"])
+    project.runbook(note("first"), *steps, tools=["note", "mcp"])
     said = project.exec("--mode", mode).ended(1)
     assert why in said.err
     assert "`x` cannot run here" in said.err
@@ -86,7 +82,7 @@ def test_a_replay_needs_no_transport(project: Project) -> None:
 
 def test_a_tool_file_by_itself_is_warned_about(project: Project) -> None:
     said = project.gert("validate", "tools/mcp.tool.yaml").ended(0)
-    assert "cannot call the tool `mcp`" in said.out + said.err
+    assert "the tool `mcp` would reach `mcp.internal` by plain http" in said.out + said.err
 
 
 def test_a_provider_is_a_warning_and_an_error_unless_the_input_is_given(project: Project) -> None:
@@ -96,7 +92,7 @@ def test_a_provider_is_a_warning_and_an_error_unless_the_input_is_given(project:
     said = project.gert("validate", "book.yaml").ended(0)
     assert "cannot ask the provider `cmdb`" in said.out + said.err
     for mode in ("real", "dry-run", "probe"):
-        assert "cannot ask the provider `cmdb`" in project.exec("--mode", mode).ended(2).err
+        assert "the provider `cmdb` cannot be started" in project.exec("--mode", mode).ended(2).err
     assert (project.noted(), project.runs()) == ([], [])
     project.exec("--var", "host=srv1").ended(0)
     assert project.noted() == ["srv1"]

@@ -19,7 +19,7 @@ from gert.ecosystem.surfaces.cli.render.event_lines import StyledText
 from gert.ecosystem.surfaces.cli.render.event_position import DEEPEST, Positions
 from gert.ecosystem.surfaces.cli.render.events import DESCRIBERS, describe
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_LINE, SKIPPED, Subject, duration_text, tidy, value_text
-from gert.kernel.events import agent
+from gert.kernel.events import agent, runner
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.path import child
@@ -249,7 +249,7 @@ def sample(kind: inspect.Type, pick: int) -> Any:
 
 
 def test_every_event_has_words() -> None:
-    assert set(DESCRIBERS) == {*EVENTS, *agent.EVENTS}
+    assert set(DESCRIBERS) == {*EVENTS, *agent.EVENTS, *runner.EVENTS}
 
 
 @pytest.mark.parametrize("pick", range(6))

@@ -211,7 +211,7 @@ class TestWhatCannotBeFound:
             pytest.param(["none.jsonl"], 2, "there is no file `none.jsonl`", id="no such file"),
             pytest.param(["--db", "none.db"], 2, "there is no file `none.db`", id="no such database"),
             pytest.param(["sealed.jsonl", "--db", "runs.db"], 2, "found both", id="two traces"),
-            pytest.param(["--db", "runs.db", "--run", "x"], 2, f"hint: it has `{RUN}`", id="no such run"),
+            pytest.param(["--db", "runs.db", "--run", "x"], 2, "there is no run `x`", id="no such run"),
             pytest.param(["--db", "sealed.jsonl"], 1, "is not a database", id="no database"),
             pytest.param(["."], 1, "is not a regular file", id="a folder"),
         ],
@@ -227,7 +227,7 @@ class TestWhatCannotBeFound:
     def test_several_runs_are_listed(self, what: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         store_run(folder / "runs.db", [SEALED[0].replace(RUN.encode(), b"another")])
         assert main(["trace", what, "--db", "runs.db"]) == 2
-        assert f"choose one with `--run`: it has `another`, `{RUN}`" in capsys.readouterr().err
+        assert f"name one: `another`, `{RUN}`" in capsys.readouterr().err
 
     def test_help_has_an_example(self, what: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["trace", what, "--help"]) == 0

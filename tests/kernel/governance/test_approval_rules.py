@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gert.kernel.engine.approval_rules import Ticket, approver_objection, signed_message, tally
-from gert.kernel.engine.requests import ApprovalRequest, Response
+from gert.kernel.governance.approval import ApprovalRequest, Response
+from gert.kernel.governance.approval_rules import Ticket, approver_objection, signed_message, tally
 
 REQUEST = ApprovalRequest(
     run_id="run-1",

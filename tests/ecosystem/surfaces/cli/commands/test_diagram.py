@@ -1,0 +1,100 @@
+"""`gert diagram`: runbooks and runs as pictures in text."""
+
+from xml.etree import ElementTree
+
+import pytest
+from tests.ecosystem.surfaces.cli.workbench import Project
+
+TOOL = """
+apiVersion: tool/v0
+meta: {name: sh, binary: sh}
+contract: {effects: [], writes: [], inputs: {script: {type: string}}}
+actions:
+  run: {argv: [sh, -c, "{{ .script }}"]}
+  change: {argv: [sh, -c, "{{ .script }}"], contract: {effects: [filesystem], writes: [files]}}
+"""
+
+BOOK = """
+apiVersion: kernel/v0
+meta:
+  name: picture
+  governance: {rules: [{writes: [files], action: require-approval}]}
+  inputs: {names: {type: list, default: [a, b]}}
+tools: [sh]
+steps:
+  - id: both
+    type: parallel
+    branches:
+      - {label: left, steps: [{id: l, type: tool, tool: sh, action: run, inputs: {script: "true"}}]}
+      - {label: right, steps: [{id: r, type: tool, tool: sh, action: run, inputs: {script: "true"}}]}
+  - {id: each, type: tool, tool: sh, action: run, for_each: {over: "{{ .names }}", as: n}, inputs: {script: "true"}}
+  - id: choose
+    type: branch
+    branches:
+      - condition: "{{ eq (len .names) 9 }}"
+        label: never
+        steps:
+          - {id: change, type: tool, title: 'a]b "& <c>', tool: sh, action: change, inputs: {script: "true"}}
+          - {id: again, type: tool, tool: sh, action: run, inputs: {script: "true"}, next: {step: change, max: 2}}
+          - {id: n, type: end, outcome: {category: resolved, code: changed}}
+      - {condition: default, label: always, steps: [{id: y, type: end, outcome: {category: no_action, code: fine}}]}
+"""
+
+
+@pytest.fixture
+def drawn(project: Project) -> Project:
+    project.write("tools/sh.tool.yaml", TOOL)
+    project.write("book.yaml", BOOK)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        ("mermaid", ["flowchart TD", "⚠ approval", "-.->", '|"never"|', "for each item", "no_action: fine"]),
+        ("dot", ["digraph runbook {", "⚠ approval", "style=dashed", 'label="never"', "penwidth=2"]),
+        ("svg", ["<svg", "⚠ approval", 'class="jump"', "never", "no_action: fine"]),
+    ],
+)
+def test_steps_arms_lanes_loops_approvals_and_jumps_are_drawn(drawn: Project, form: str, wanted: list[str]) -> None:
+    done = drawn.gert("diagram", "book.yaml", "--format", form)
+    assert done.code == 0
+    assert [text for text in wanted if text not in done.out] == []
+
+
+def test_no_text_of_a_runbook_ends_a_label(drawn: Project) -> None:
+    mermaid = drawn.gert("diagram", "book.yaml").out
+    assert "a]b" not in mermaid
+    assert "a#93;b #34;#38; #60;c#62;" in mermaid
+    dot = drawn.gert("diagram", "book.yaml", "--format", "dot").out
+    assert 'a]b \\"& <c>' in dot
+    root = ElementTree.fromstring(drawn.gert("diagram", "book.yaml", "--format", "svg").out)
+    assert 'a]b "& <c>' in "".join(root.itertext())
+
+
+def test_a_run_is_drawn_with_the_way_it_took(drawn: Project) -> None:
+    ran = drawn.gert("exec", "book.yaml", "--state-dir", "state", "--json")
+    assert ran.code == 0
+    run_id = ran.said["run_id"]
+    drawn.gert("diagram", "--run", run_id, "--state-dir", "state", "--format", "svg", "-o", "run.svg")
+    text = (drawn.root / "run.svg").read_text()
+    assert "✓ each" in text
+    assert "✓ change" not in text
+    assert 'class="line quiet"' in text
+    assert run_id in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["diagram"], "expected a RUNBOOK or `--run`"),
+        (["diagram", "book.yaml", "--run", "x"], "expected a RUNBOOK or `--run`"),
+        (["diagram", "missing.yaml"], "there is no file"),
+        (["diagram", "--run", "nope", "--state-dir", "state"], "no run `nope`"),
+        (["diagram", "book.yaml", "-o", "missing/x.svg"], "cannot write"),
+    ],
+)
+def test_what_cannot_be_drawn(drawn: Project, arguments: list[str], why: str) -> None:
+    done = drawn.gert(*arguments)
+    assert done.code == 2
+    assert why in done.err

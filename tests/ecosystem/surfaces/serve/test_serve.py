@@ -1,0 +1,196 @@
+"""`gert serve` as an editor uses it: a process, one JSON message a line."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any
+
+import pytest
+from tests.ecosystem.surfaces.mcp.conftest import LONG, QUICK, TOOL, WRITES
+
+from gert.ecosystem.surfaces.serve.service import NOTIFICATIONS, reference
+
+
+class Editor:
+    """A client with the messages it received."""
+
+    def __init__(self, root: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "gert", "serve", "--root", str(root), *arguments]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        self._arrived: Queue[dict[str, Any]] = Queue()
+        self.told: list[dict[str, Any]] = []
+        self._number = 0
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._arrived.put(json.loads(line))
+
+    def send(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def begin(self, method: str, **params: Any) -> int:
+        self._number += 1
+        message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        self.send(json.dumps(message).encode())
+        return self._number
+
+    def next(self) -> dict[str, Any]:
+        try:
+            return self._arrived.get(timeout=60)
+        except Empty:
+            raise AssertionError("no message within a minute") from None
+
+    def answer(self, number: int | None) -> dict[str, Any]:
+        while True:
+            message = self.next()
+            if "id" in message and message["id"] == number:
+                return message
+            self.told.append(message)
+
+    def call(self, method: str, **params: Any) -> Any:
+        answer = self.answer(self.begin(method, **params))
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def fault(self, method: str, **params: Any) -> Any:
+        return self.answer(self.begin(method, **params))["error"]
+
+    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        found = next((each for each in self.told if wanted(each)), None)
+        while found is None:
+            message = self.next()
+            self.told.append(message)
+            found = message if wanted(message) else None
+        return found
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(10)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def close(self) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "served"
+    (folder / "tools").mkdir(parents=True)
+    (folder / "gert-project.yaml").write_text("name: served\n")
+    (folder / "tools" / "sh.tool.yaml").write_text(TOOL)
+    for name, text in (("quick", QUICK), ("long", LONG), ("writes", WRITES)):
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def editor(root: Path, tmp_path: Path) -> Iterator[Editor]:
+    made = Editor(root, "--state-dir", str(tmp_path / "state"))
+    yield made
+    made.end()
+
+
+def test_an_editor_validates_runs_follows_and_approves(editor: Editor, root: Path) -> None:
+    assert editor.fault("gert/validate", path="quick.yaml")["code"] == -32002
+    assert "gert/exec" in editor.call("initialize", protocol_version="1")["methods"]
+    assert editor.call("gert/validate", path="quick.yaml")["valid"] is True
+    assert editor.call("gert/inputs", path="writes")["inputs"]["text"]["needed"] is True
+    started = editor.call("gert/exec", path="writes", vars={"text": "x"}, wait_seconds=20, progress_token="p")
+    assert started["status"] == "waiting_for_approval"
+    assert any(each["method"] == "gert/progress" and each["params"]["token"] == "p" for each in editor.told)
+    editor.call("gert/follow", run_id=started["run_id"])
+    (ticket,) = editor.call("gert/list_approvals")["tickets"]
+    assert ticket["ticket_id"] == started["waiting"]["ticket_id"]
+    said = editor.call("gert/answer_approval", ticket_id=ticket["ticket_id"], verdict="approve", approver="kim")
+    assert said["received"] is True
+    ended = editor.until(lambda each: each.get("method") == "gert/status" and each["params"]["status"] == "completed")
+    assert ended["params"]["run_id"] == started["run_id"]
+    numbers = [each["params"]["event"]["seq"] for each in editor.told if each.get("method") == "gert/event"]
+    assert numbers == list(range(1, len(numbers) + 1))
+    page = editor.call("gert/events", run_id=started["run_id"], since=2)
+    assert page["events"][0]["seq"] == 3
+    assert editor.call("gert/list_runs", status="completed")["runs"][0]["run_id"] == started["run_id"]
+    assert editor.close() == 0
+
+
+def test_findings_follow_a_file(editor: Editor, root: Path) -> None:
+    editor.call("initialize")
+    editor.call("gert/watch", paths=["quick.yaml"])
+
+    def found(each: dict[str, Any]) -> bool:
+        return each.get("method") == "gert/diagnostics" and bool(each["params"]["findings"])
+
+    editor.until(lambda each: each.get("method") == "gert/diagnostics" and not each["params"]["findings"])
+    (root / "quick.yaml").write_text(QUICK.replace("tool: sh", "tool: nope"))
+    finding = editor.until(found)["params"]["findings"][0]
+    assert finding["line"] > 1
+    assert editor.call("gert/unwatch", paths=["quick.yaml"])["stopped"] == ["quick.yaml"]
+
+
+def test_a_cancelled_request_is_answered_once_and_its_run_goes_on(editor: Editor) -> None:
+    editor.call("initialize")
+    number = editor.begin("gert/exec", path="long", request_id="1", wait_seconds=20)
+    time.sleep(1)
+    editor.send(json.dumps({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": number}}).encode())
+    assert editor.answer(number)["error"]["code"] == -32800
+    status = editor.call("gert/exec", path="long", request_id="1")
+    assert status["status"] == "running"
+    assert editor.call("gert/cancel", run_id=status["run_id"])["status"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        pytest.param(b"nonsense", -32700, id="no JSON"),
+        pytest.param(b'{"jsonrpc":"2.0","id":7,"method":"gert/nope"}', -32601, id="an unknown method"),
+        pytest.param(b'{"jsonrpc":"2.0","id":7,"method":"gert/validate","params":[1]}', -32600, id="params in a list"),
+        pytest.param(b'{"jsonrpc":"2.0","id":7,"method":"gert/watch","params":{"paths":1}}', -32602, id="wrong params"),
+        pytest.param(
+            b'{"jsonrpc":"2.0","id":7,"method":"gert/watch","params":{"paths":["../x"]}}', -32000, id="outside the root"
+        ),
+    ],
+)
+def test_bad_messages_are_answered_and_the_server_goes_on(editor: Editor, line: bytes, code: int) -> None:
+    editor.call("initialize")
+    editor.send(line)
+    number = 7 if b'"id":7' in line else None
+    assert editor.answer(number)["error"]["code"] == code
+    assert editor.call("gert/validate", path="quick.yaml")["valid"] is True
+
+
+def test_it_ends_when_the_editor_is_gone_and_prints_nothing_else(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gert", "serve", "--root", str(root)],
+        input=b'{"jsonrpc":"2.0","id":1,"method":"initialize"}\n',
+        capture_output=True,
+        timeout=60,
+        env=dict(os.environ),
+        check=False,
+    )
+    assert done.returncode == 0
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in done.stdout.splitlines())
+
+
+def test_every_method_and_notification_is_described() -> None:
+    found = reference()
+    assert found["notifications"] == NOTIFICATIONS
+    for name, each in found["methods"].items():
+        assert each["description"], name
+        assert each["params"]["type"] == "object"

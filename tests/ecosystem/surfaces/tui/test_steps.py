@@ -1,0 +1,60 @@
+"""The tree of steps that the screen shows, folded from real events."""
+
+from pathlib import Path
+
+import pytest
+
+from gert import run
+from gert.ecosystem.surfaces.tui.steps import StepTree, ancestors
+from gert.kernel.events.envelope import decode
+
+
+@pytest.mark.parametrize(
+    ("path", "around"),
+    [
+        ("a", []),
+        ("a/b/c", ["a", "a/b"]),
+        ("loop[3]/x", ["loop", "loop[3]"]),
+        ("loop[3]", ["loop"]),
+    ],
+)
+def test_what_lies_around_a_path(path: str, around: list[str]) -> None:
+    assert list(ancestors(path)) == around
+
+
+def test_lanes_loops_and_arms_are_nested_as_they_ran(tmp_path: Path) -> None:
+    book = tmp_path / "book.yaml"
+    book.write_text("""
+apiVersion: kernel/v0
+meta: {name: shapes, inputs: {names: {type: list, default: [a, b]}}}
+steps:
+  - id: both
+    type: parallel
+    branches:
+      - {label: left, steps: [{id: l, type: assert, assert: [{type: equals, value: "1", expected: "1"}]}]}
+      - {label: right, steps: [{id: r, type: assert, assert: [{type: equals, value: "1", expected: "1"}]}]}
+  - id: each
+    type: assert
+    for_each: {over: "{{ .names }}", as: name}
+    assert: [{type: equals, value: "{{ .name }}", expected: "{{ .name }}"}]
+  - id: choose
+    type: branch
+    branches:
+      - condition: "{{ eq (len .names) 9 }}"
+        label: never
+        steps: [{id: n, type: end, outcome: {category: resolved, code: a}}]
+      - {condition: default, label: always, steps: [{id: y, type: end, outcome: {category: resolved, code: b}}]}
+""")
+    trace = tmp_path / "run.jsonl"
+    executed = run(str(book), trace=str(trace), state_dir=str(tmp_path / "state"))
+    tree = StepTree()
+    for line in trace.read_bytes().splitlines():
+        tree.take(decode(line))
+    shown = {node.path: node.status for node in tree.walk()}
+    assert shown["both/left/l"] == "success"
+    assert shown["each[0]"] == "success"
+    assert tree.nodes["each"].total == 2
+    assert tree.nodes["each[1]"].parent is tree.nodes["each"]
+    assert "choose/never/n" not in shown
+    assert tree.status == executed.status == "completed"
+    assert tree.outcome.startswith("resolved")
