@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from bench import agent, engine, ledger, outcomes, replay, startup, validate
+from bench import agent, engine, ledger, mcp_calls, outcomes, replay, rpc, startup, validate
 
 BENCHES = {
     "validate": validate.main,
@@ -13,6 +13,8 @@ BENCHES = {
     "outcomes": outcomes.main,
     "ledger": ledger.main,
     "agent": agent.main,
+    "rpc": rpc.main,
+    "mcp": mcp_calls.main,
 }
 
 

@@ -16,10 +16,11 @@ from bench.ratio import Ratio, report, timed
 from gert.ecosystem.host.runs.outcome_scan import Scan
 from gert.ecosystem.host.runs.outcomes import Places
 from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import Chain
+from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import encode_payload
 from gert.kernel.events.outcomes import OutcomeReport, Selection, distinct
 from gert.kernel.events.payload import Payload
+from gert.kernel.foundation.canonical import sha256_hex
 
 FULL = bool(os.environ.get("GERT_BENCH_FULL"))
 TRACES = 2_000 if FULL else 200
@@ -60,11 +61,11 @@ def story() -> list[Payload]:
 
 def one_trace() -> bytes:
     """A chained trace of the run `run-00000`."""
-    chain, lines = Chain(), []
-    for event in story():
-        stamp = f"2026-02-28T14:30:00.{chain.count:06d}Z"
-        lines.append(encode_payload(event, chain.next_seq, "run-00000", stamp, None, None, chain.head))
-        chain.append(lines[-1])
+    head, lines = GENESIS, list[bytes]()
+    for count, event in enumerate(story()):
+        stamp = f"2026-02-28T14:30:00.{count:06d}Z"
+        lines.append(encode_payload(event, count + 1, "run-00000", stamp, None, None, head))
+        head = sha256_hex(lines[-1])
     return b"\n".join(lines) + b"\n"
 
 

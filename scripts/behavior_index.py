@@ -19,13 +19,14 @@ from gert.ecosystem.surfaces.cli.commands.init import command as init_command
 from gert.ecosystem.surfaces.cli.commands.run import command as run_command
 from gert.kernel.agent.api import notes
 from gert.kernel.agent.middleware import base, stack
+from gert.kernel.agent.safety import config, records
 from gert.kernel.agent.steps import model_steps
 from gert.kernel.agent.types.api import PolicyMode, ReplayPolicy, RunProgressStatus, ToolDrift
 from gert.kernel.agent.types.payload_models import EventPayload
 from gert.kernel.events import agent
 from gert.kernel.events.agent.parts import ModelFailure, ToolOutcome
 from gert.kernel.foundation.canonical_v1 import CANONICAL_JSON_PROFILE
-from gert.kernel.ledger import agent_fold
+from gert.kernel.ledger import agent_approvals, agent_fold
 from scripts import events_doc
 
 _MODULE = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z])")
@@ -37,6 +38,10 @@ SUMMARY_TYPES = {
     f"{notes.ARTIFACT}<key>": "an artifact; the newest of a key is its value",
     agent_fold.TASK_PROGRESS: "how far the tasks of a run have come",
     f"{agent_fold.UNBLOCKED}[::<key>]": "the blocks of a key have ended",
+    records.POLICY_DECISION: "whether a tool call was allowed or denied, by which rule and why",
+    f"{agent_approvals.APPROVAL}<key>": "a call was approved or rejected, and by whom",
+    records.INTENT_PLAN: "what an agent is about to do",
+    config.RECIPIENT_VERIFICATION: "a recipient was verified",
 }
 
 
@@ -59,7 +64,7 @@ def index() -> dict[str, Any]:
         "model_failures": list(get_args(ModelFailure)),
         "run_status": list(get_args(agent_fold.LifecycleStatus)),
         "run_progress_status": list(get_args(RunProgressStatus)),
-        "policy_modes": {mode: list(stack.REQUIRED[mode]) for mode in get_args(PolicyMode)},
+        "policy_modes": {mode: [guard.__name__ for guard in stack.REQUIRED[mode]] for mode in get_args(PolicyMode)},
         "middleware_order": [guard.__name__ for guard in stack.GUARDS],
         "middleware_hooks": {name: _syscall(hook) for name, hook in _methods(base.KernelMiddleware)},
         "summary_types": SUMMARY_TYPES,

@@ -6,9 +6,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from gert.kernel.events import agent, runbook, vocabulary
+from gert.kernel.events import agent, runbook, runner, vocabulary
 from gert.kernel.events.agent import parts
 from gert.kernel.events.payload import Payload
+from gert.kernel.foundation.principal import Principal
 
 HEADER = """# Events
 
@@ -17,10 +18,15 @@ Every event that can stand in a trace. This page is generated from the catalogue
 
 An event is one line of JSON; what surrounds its `data` is described in the
 [trace format](trace-format.md). Fields that are not required are left out when they have nothing to say.
-Readers pass over events and fields they do not know.
+Readers pass over events and fields they do not know. Agent runs also have the `approval_…` events of runbook runs.
 """
 
-CATALOGUES = {"Runbook runs": runbook.EVENTS, "Agent runs": agent.EVENTS}
+CATALOGUES = {
+    "Runbook runs": runbook.EVENTS,
+    # The events of approvals are the same in both.
+    "Agent runs": tuple(event for event in agent.EVENTS if event not in runbook.EVENTS),
+    "Runner executions": runner.EVENTS,
+}
 PARTS = (
     runbook.Failure,
     runbook.Start,
@@ -100,6 +106,8 @@ def shown(hint: Any) -> str:
         return "object" if arguments[1] is Any else f"object of {shown(arguments[1])}"
     if arguments:
         return shown(arguments[0])
+    if hint is Principal:
+        return "principal"
     return {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any"}[hint]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 from gert.kernel.runbook.validate.catalogue import PHASES, RULES
-from scripts import behavior_index, compatibility_doc, events_doc, payload_models, reference_doc
+from scripts import agent_stub, behavior_index, compatibility_doc, events_doc, payload_models, reference_doc
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +18,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield ROOT / "docs" / "schemas" / f"{kind}.schema.json", json.dumps(schema_of(kind), indent=2) + "\n"
     yield ROOT / "docs" / "validation-rules.md", "\n".join(_rules()) + "\n"
     yield ROOT / "src/gert/kernel/agent/types/payload_models.py", payload_models.page()
+    yield ROOT / "src/gert/agent.pyi", agent_stub.page()
     yield ROOT / "docs" / "events.md", events_doc.page()
     yield ROOT / "docs" / "reference.md", reference_doc.page()
     yield ROOT / "docs" / "kernel_behavior_index.json", behavior_index.page()
