@@ -19,7 +19,7 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.resume import ResumeOptions, ledger_for
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.process.helper import start_background
-from gert.errors import GertError, UsageError
+from gert.errors import Busy, GertError, UsageError
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.canonical import canonical, sha256_hex
@@ -30,6 +30,9 @@ REPORT: Final = 64 * 1024
 """Bytes that the report of a driver process may have."""
 _HEX: Final = 24
 _MOST_REQUEST: Final = 200
+_BETWEEN: Final = 0.1
+_ATTEMPTS: Final = 300
+"""How often, and how many seconds apart, gert looks for the first event of a run that another process starts."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,12 +82,14 @@ async def start_run(
         return found
     try:
         return await _launch(Task(execute=options), database, environ)
-    except GertError:
-        # The same request at the same time: one of the two started the run.
-        found = await _started(options, database, environ, request_id)
-        if found is None:
-            raise
-        return found
+    except GertError as problem:
+        # The same request at the same time: the other one drives the run, perhaps before its first event is on record.
+        for _ in range(_ATTEMPTS if isinstance(problem, Busy) else 1):
+            found = await _started(options, database, environ, request_id)
+            if found is not None:
+                return found
+            await asyncio.sleep(_BETWEEN)
+        raise
 
 
 async def resume_run(options: ResumeOptions, environ: Mapping[str, str] | None = None) -> Launched:
