@@ -25,7 +25,10 @@ LATER = (
     *("gert.ecosystem.ledger.postgres.ledger", "gert.ecosystem.ledger.sqlite.ledger", "httpx2", "pwd", "re2"),
     *("rich.console", "rich.table"),
 )
-LOADED = [import_module(name) for name in (*(module for module, _ in COMMANDS.values()), *LATER)]
+LOADED = [
+    import_module(name)
+    for name in (*(f"gert.ecosystem.surfaces.cli.commands.{module}" for module, _ in COMMANDS.values()), *LATER)
+]
 
 
 def become(call: dict[str, Any]) -> int:

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, Project, call, completed, environment, finish, note, until
+from tests.ecosystem.surfaces.cli.workbench import (
+    GERT,
+    PATIENCE,
+    Project,
+    call,
+    completed,
+    environment,
+    finish,
+    note,
+    until,
+)
 
 SLOW = """
 printf 'begin\\n'; printf 'careful\\n' >&2
@@ -57,8 +67,14 @@ def test_what_finished_steps_printed_is_shown(project: Project) -> None:
         "oops",
     ]
     assert pieces(project, run, "b")[1] == {
-        "step": "b", "request": "b", "stream": "stderr", "preview": False, "running": False, "exit_code": 3, "text": "oops\n",
-    }  # fmt: skip
+        "step": "b",
+        "request": "b",
+        "stream": "stderr",
+        "preview": False,
+        "running": False,
+        "exit_code": 3,
+        "text": "oops\n",
+    }
     assert "\x1b" not in project.gert("logs", run, "--json").out
 
 
