@@ -76,10 +76,6 @@ class SpellingSearch:
             at += 1
         return len(text)
 
-    def begins(self, text: str, at: int) -> bool:
-        """Return whether a form may begin at a position, whatever text follows."""
-        return self._prefixes is not None and self._prefixes[1].match(text, at) is not None
-
     def state(self, places: frozenset[int]) -> State:
         """Return the state for a set of positions."""
         known = self._states.get(places)
@@ -187,8 +183,7 @@ class SearchStream:
             if at in jumps:
                 state = search.state(state.places | jumps.pop(at).places)
             if at == candidate and at < size:
-                if not (is_final or search.begins(text, at)):
-                    break
+                # More text may show that no form begins here; the automaton then drops it.
                 state = search.begin(state)
             elif at == size or not (state.places or jumps):
                 is_over = at < size or is_final
