@@ -140,6 +140,9 @@ def call(message: Message) -> Message | None:
     if MODE == "error":
         send(id=number, error={"code": -32000, "message": "rate\x1b[2J limited"})
         return None
+    if MODE == "forgets":
+        send(id=number, error={"code": 32600, "message": "Session terminated"})
+        return None
     if MODE == "env":
         return text(json.dumps(dict(os.environ)))
     say(f"called with {json.dumps(arguments)}")

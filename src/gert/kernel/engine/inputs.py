@@ -15,6 +15,7 @@ from gert.errors import CanonicalError, InputError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import canonical, require_canonical
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import secret_ref, without_marks
 from gert.kernel.foundation.values import coerce, objection
 from gert.kernel.governance.decide import crossing_refusal
@@ -37,6 +38,7 @@ EFFECTS: Final = {ENV: "environment", FILE: "filesystem", "provider": PROVIDER_E
 RESERVED_PREFIX: Final = "GERT_"
 
 _MAX_LISTED: Final = 10
+_NOT_SHOWN: Final = "; the value is secret and not shown"
 
 
 class GivenInput(msgspec.Struct, frozen=True):
@@ -117,9 +119,11 @@ class _Resolution:
         self.found: dict[str, tuple[Any, str]] = {}
         self.unset: set[str] = set()
         self.problems: list[InputProblem] = []
+        self._given: dict[str, Any] = {}
 
     def set(self, name: str, value: Any, source: str) -> None:
         """Set a value if it fits its type, else add a problem."""
+        self._given[name] = value
         try:
             self.found[name] = fit(_split(value, self.parameters[name], source), self.parameters[name]), source
         except InputError as problem:
@@ -154,6 +158,19 @@ class _Resolution:
             self.set(name, answer.values[name], binding.source)
         else:
             self.use_default(name, binding)
+
+    def error(self) -> InputError:
+        """Return one error with all problems; a value that contains the secret of another input is not quoted."""
+        secret = [value for name, value in self._given.items() if self.parameters[name].secret]
+        redactor = Redactor(part for value in secret for part in parts_of(value))
+        return _combined_error(
+            [
+                msgspec.structs.replace(problem, message=_without_value(problem.message))
+                if redactor.value(self._given.get(problem.input)).masked
+                else problem
+                for problem in self.problems
+            ]
+        )
 
     def result(self) -> ResolvedInputs:
         """Return the inputs in the order of declaration, with secrets separate."""
@@ -201,7 +218,7 @@ def resolve_inputs(
         for binding in batch.bindings:
             resolution.apply_answer(binding, answer)
     if resolution.problems:
-        raise _combined_error(resolution.problems)
+        raise resolution.error()
     return resolution.result()
 
 
@@ -257,9 +274,12 @@ def fit(value: Any, parameter: Parameter) -> Any:
 def _error_text(problem: InputError | CanonicalError, parameter: Parameter) -> str:
     if not parameter.secret:
         return problem.message
-    # Only the part before the value: the text after the first `, found ` may be the secret.
-    expected = problem.message.partition(", found ")[0] if isinstance(problem, InputError) else "expected text"
-    return f"{expected}; the value is secret and not shown"
+    return _without_value(problem.message if isinstance(problem, InputError) else "expected text")
+
+
+def _without_value(message: str) -> str:
+    """Return the part of a message before the value that it quotes."""
+    return f"{message.partition(', found ')[0].removesuffix(_NOT_SHOWN)}{_NOT_SHOWN}"
 
 
 def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput]) -> Iterator[InputProblem]:

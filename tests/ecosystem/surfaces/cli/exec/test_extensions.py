@@ -155,6 +155,15 @@ def test_the_principal_of_a_step(project: Project, more: dict[str, Any], expecte
     assert event["principal"] == expected
 
 
+def test_a_runner_cannot_act_as_a_person(project: Project) -> None:
+    runner(project.root / "r", SAYS, {"capabilities": {}, "principal": {"kind": "human", "id": "ada"}})
+    project.runbook(extension("x", "./r"), tools=[])
+    project.exec().ended(3)
+    event = of_type(project.run().events(), "step_complete")[0]
+    assert "expected the kind of `principal` to be `agent` or `system`" in event["data"]["failure"]["message"]
+    assert event["principal"].get("id") != "ada"
+
+
 def test_a_keyed_agent_acts_for_itself_although_the_runner_has_a_principal(project: Project) -> None:
     runner(project.root / "r", SAYS, {"capabilities": {}, "principal": {"kind": "agent", "id": "runner"}})
     each = {"as": "a", "over": [{"id": "skeptic", "role": "doubt"}], "key": "{{ .a.id }}"}

@@ -231,3 +231,31 @@ def test_a_server_that_outlives_a_killed_gert_is_found(project: Project, log: Pa
     [pid] = survivors(log)
     assert f"process {pid}" in said.err
     os.kill(pid, signal.SIGKILL)
+
+
+def test_a_process_that_claims_to_have_forgotten_its_session_is_not_called_again(project: Project, log: Path) -> None:
+    server_tool(project, "forgets", log, WRITE)
+    project.runbook(STEP, tools=["store"])
+    project.exec().ended(3)
+    assert lines(log, "call") == [""]
+
+
+def test_an_approval_binds_a_host_that_a_variable_names(project: Project) -> None:
+    project.write(
+        "tools/store.tool.yaml",
+        {
+            "apiVersion": "tool/v0",
+            "meta": {"name": "store", "transport": "mcp", "connect": "https://${STORE_HOST}/mcp"},
+            "contract": WRITE,
+            "actions": {"do": {}},
+            "secrets": [{"env": "STORE_HOST"}],
+        },
+    )
+    project.runbook(call("put", "store", action="do"), tools=["store"], governance=ASKS)
+    project.exec("--detach", STORE_HOST="127.0.0.1:9").ended(0)
+    run = project.run()
+    [ticket] = run.requests()
+    project.gert("approve", ticket, "--as", "ann").ended(0)
+    project.gert("resume", "--run", run.id, STORE_HOST="127.0.0.1:7").ended(0)
+    assert len(run.requests()) == 2
+    assert of_type(run.events(), "step_complete") == []

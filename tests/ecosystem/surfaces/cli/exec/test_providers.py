@@ -203,3 +203,14 @@ def test_validate_says_what_is_wrong_with_a_provider(shop: Shop, change: Any, ru
     found = shop.gert("validate", ".").ended(0)
     assert rule in found.out + found.err
     assert message in found.out + found.err
+
+
+def test_the_error_of_one_input_does_not_quote_the_secret_of_another(shop: Shop) -> None:
+    shop.book(
+        call("x", "note", inputs={"word": "x"}),
+        key={"type": "string", "secret": True, "from": "provider/cmdb.key"},
+        port={"type": "int", "from": "provider/cmdb.key"},
+    )
+    said = shop.exec().ended(2)
+    assert "port" in said.err
+    assert SECRET not in said.out + said.err
