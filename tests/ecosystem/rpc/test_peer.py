@@ -1,10 +1,13 @@
 """Calls to a child over its pipes: correlated, concurrent, cancelled, limited in time and size."""
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.ecosystem.rpc.children import ECHO, runs, server, with_servers
 
 from gert.ecosystem.rpc import Peer, Servers
@@ -38,6 +41,19 @@ def test_a_server_is_started_once_and_greeted_once() -> None:
         assert (first.result[0], second.result[1]) == (second.result[0], "b")
 
     with_servers(work)
+
+
+def test_another_program_of_the_same_name_does_not_serve_the_call(tmp_path: Path) -> None:
+    # An approval binds the program: the one that runs already must not answer for it.
+    (tmp_path / "python").symlink_to(sys.executable)
+    first = server("while True:\n    m = read()\n    answer(m, os.getpid())\n")
+    second = replace(first, command=replace(first.command, program=str(tmp_path / "python")))
+
+    async def work(servers: Servers) -> list[Any]:
+        return [(await servers.call(each, "pid")).result for each in (first, first, second)]
+
+    one, again, other = with_servers(work)
+    assert one == again != other
 
 
 def test_an_error_object_is_a_fault_with_its_code_and_data() -> None:
