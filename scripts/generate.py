@@ -19,10 +19,23 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs" / "validation-rules.md", "\n".join(_rules()) + "\n"
     yield ROOT / "src/gert/kernel/agent/types/payload_models.py", payload_models.page()
     yield ROOT / "src/gert/agent.pyi", agent_stub.page()
+    yield ROOT / "docs" / "decisions" / "README.md", "\n".join(_decisions()) + "\n"
     yield ROOT / "docs" / "events.md", events_doc.page()
     yield ROOT / "docs" / "reference.md", reference_doc.page()
     yield ROOT / "docs" / "kernel_behavior_index.json", behavior_index.page()
     yield ROOT / "docs" / "compatibility_matrix.md", compatibility_doc.page()
+
+
+def _decisions() -> Iterator[str]:
+    yield "# Decisions"
+    yield ""
+    yield "The reasons behind the design, one page each. A decision applies until another replaces it; then both pages say so."
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    for file in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
+        number, _, title = file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").partition(" ")
+        yield f"| [{number}]({file.name}) | {title} |"
 
 
 def _rules() -> Iterator[str]:
