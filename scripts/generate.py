@@ -29,7 +29,8 @@ def generated() -> Iterator[tuple[Path, str]]:
 def _decisions() -> Iterator[str]:
     yield "# Decisions"
     yield ""
-    yield "The reasons behind the design, one page each. A decision applies until another replaces it; then both pages say so."
+    yield "The reasons behind the design, one page each. A decision applies until another replaces it; then both pages"
+    yield "say so."
     yield ""
     yield "| | |"
     yield "|---|---|"
