@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from gert.ecosystem.approvals.announce import Channels
 from gert.ecosystem.approvals.drop_box import DropBox
-from gert.ecosystem.approvals.notify import Channels
+from gert.ecosystem.approvals.inbox import untaken, verified
 from gert.ecosystem.approvals.port import Channel, SignatureVerifier, StillOpen
-from gert.ecosystem.approvals.received import untaken, verified
 from gert.ecosystem.approvals.responses import messages_of
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.errors import Busy, Unavailable

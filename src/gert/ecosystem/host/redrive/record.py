@@ -30,9 +30,9 @@ from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted, RunStart, Start
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Keys
+from gert.kernel.ledger.head_seal import ADOPT_HINT, adoption
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Head
-from gert.kernel.ledger.seal import ADOPT_HINT, adoption
 
 _PAGE: Final = 1000
 _NO_KEYS: Final = Keys()

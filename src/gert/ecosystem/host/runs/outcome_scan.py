@@ -23,7 +23,7 @@ from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.outcomes import Selection
 from gert.kernel.events.runner import PlanCreated
-from gert.kernel.events.summary import RunSummary, says_nothing
+from gert.kernel.events.summary import RunSummary, is_irrelevant
 
 TRACE_SUFFIX: Final = ".jsonl"
 MOST_SKIPPED: Final = 1000
@@ -119,7 +119,7 @@ class Scan:
         last = torn = None
         others = 0
         for batch in batches:
-            for line in filterfalse(says_nothing, batch):
+            for line in filterfalse(is_irrelevant, batch):
                 try:
                     event = decode(line)
                 except TraceError:

@@ -18,13 +18,13 @@ from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.chain import ChainReader, ChainReport
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.runner import PlanCreated
-from gert.kernel.events.seal import Check, SealReport, check_seal
+from gert.kernel.events.trace_seal import Check, SealReport, check_seal
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.signature import Keys
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.runs.ledger_reader import Archive
-    from gert.ecosystem.host.runs.verify import Demands, Verified
+    from gert.ecosystem.host.runs.verify_ledger import Demands, Verified
 
 STDIN: Final = "-"
 _CHUNK: Final = 1 << 20
@@ -156,7 +156,7 @@ def _check_open_end(
     trace: Trace, report: ChainReport, keys: Keys, *, key_id: str | None, require_signature: bool
 ) -> SealReport:
     """Check the trace of a run of an agent or a runner: only its ledger knows and seals its head."""
-    from gert.ecosystem.host.runs.verify import Demands
+    from gert.ecosystem.host.runs.verify_ledger import Demands
 
     found = trace.verified(Demands(keys, key_id, require_signature))
     if found is not None:
@@ -208,7 +208,7 @@ def _run_chunks(ledger: str | Dsn, run_id: str) -> Iterator[bytes]:
 
 
 def _verified(ledger: str | Dsn, run_id: str, demands: "Demands") -> "Verified":
-    from gert.ecosystem.host.runs.verify import check_record  # most traces are files, and need no event loop
+    from gert.ecosystem.host.runs.verify_ledger import check_record  # most traces are files, and need no event loop
 
     with as_document(), _archive(ledger) as archive:
         return check_record(archive, run_id, demands)

@@ -9,7 +9,7 @@ import click
 
 from gert.ecosystem.host.config.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
-from gert.ecosystem.host.runs.verify import Demands, Verified, check_ledger
+from gert.ecosystem.host.runs.verify_ledger import Demands, Verified, check_ledger
 from gert.ecosystem.surfaces.cli.commands.trace import write_out
 from gert.ecosystem.surfaces.cli.options import ledger_options, named_run, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_table

@@ -16,7 +16,7 @@ from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print
 from gert.errors import UsageError
 from gert.kernel.events.chain import ChainReport
 from gert.kernel.events.envelope import Envelope
-from gert.kernel.events.seal import Check, SealReport
+from gert.kernel.events.trace_seal import Check, SealReport
 from gert.kernel.foundation.text import printable
 
 MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("-", "yellow")}

@@ -18,7 +18,7 @@ from gert.ecosystem.host.runs.entry import Entry, Place
 from gert.ecosystem.host.runs.follow import Following
 from gert.ecosystem.host.runs.ledger_reader import Archive
 from gert.ecosystem.host.runs.listing import Runs
-from gert.ecosystem.host.runs.verify import Demands, check_record
+from gert.ecosystem.host.runs.verify_ledger import Demands, check_record
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
 from gert.ecosystem.surfaces.cli.options import parse_since
 from gert.errors import RunError, UsageError

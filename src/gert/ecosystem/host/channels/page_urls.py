@@ -1,11 +1,11 @@
-"""Where people find the pages: the address that is listened at, how others reach it, and who may call it what."""
+"""The addresses of the pages: where the server listens, the URLs of tickets, and which host names are accepted."""
 
 import re
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from gert.ecosystem.host.channels.links import Forms, Links
+from gert.ecosystem.host.channels.page_tokens import FormTokens, LinkTokens
 from gert.ecosystem.notify.addresses import is_loopback, url_problem
 from gert.errors import InputError, UsageError
 from gert.kernel.foundation.text import printable
@@ -26,7 +26,7 @@ class Listen(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
     @property
@@ -43,76 +43,77 @@ def parse_listen(text: str) -> Listen:
     return Listen(found[1] or found[2], int(found[3]))
 
 
-class Front:
-    """The pages of one folder of tickets, seen from outside.
+class PageUrls:
+    """The URLs of the pages of one folder of tickets.
 
-    listen: where we listen, if we do; base_url: how others reach it, where that is another address
+    listen: the address the server listens at, if there is one
+    base_url: the public address, if it is another one
     """
 
     def __init__(self, folder: str, listen: Listen | None = None, base_url: str | None = None) -> None:
-        self.links = Links(folder)
-        self.forms = Forms()
+        self.links = LinkTokens(folder)
+        self.forms = FormTokens()
         self.listen = listen
         self._base_url = base_url.rstrip("/") if base_url else None
-        refused = _unread(base_url) if base_url else None
+        refused = _url_problem(base_url) if base_url else None
         if refused is not None:
-            raise InputError(f"the `base_url` leads nowhere: {refused}")
+            raise InputError(f"the `base_url` is invalid: {refused}")
 
     @property
     def base(self) -> str | None:
-        """What every link begins with; none where nobody listens."""
+        """The beginning of every link; None without a server."""
         if self._base_url is not None:
             return self._base_url
         if self.listen is None or not self.listen.port:
             return None
-        # Every address at once is none that anybody could go to; all of IPv6 are none of IPv4.
+        # A link needs one address: the loopback one of the same IP version.
         local = self.listen._replace(host="::1" if self.listen.host == "::" else "127.0.0.1")
         return f"http://{local if self.listen.is_everywhere else self.listen}"
 
     @property
     def is_secure(self) -> bool:
-        """Whether people come over https."""
+        """Whether the public address is https."""
         return (self.base or "").startswith("https://")
 
     def page_url(self, ticket_id: str) -> str | None:
-        """The page of a ticket; whoever has this address may answer."""
+        """The page of a ticket; anyone with this URL can respond."""
         return None if self.base is None else f"{self.base}/t/{ticket_id}?k={self.links.token(ticket_id)}"
 
     def look_url(self, ticket_id: str) -> str | None:
-        """The page of a ticket for people who answer elsewhere, where it is known who they are."""
+        """The page of a ticket without a form, for approvers who respond in a channel that identifies them."""
         return None if self.base is None else f"{self.base}/t/{ticket_id}?k={self.links.look(ticket_id)}"
 
     def callback_url(self, ticket_id: str) -> str | None:
-        """Where signed answers are taken; it gives nothing away."""
+        """The URL for signed responses; it contains no secret."""
         return None if self.base is None else f"{self.base}/callback/{ticket_id}"
 
     def proof(self, challenge: str) -> str:
-        """What shows that these tickets are served at this very address."""
+        """Proves that these tickets are served at this address."""
         return self.links.proof(challenge, _where(self.listen))
 
     def proofs(self, challenge: str) -> set[str]:
-        """What whoever serves them there may say; nobody else can listen where somebody listens everywhere."""
+        """The proofs that a server at this address may give: it may listen at this address, or at all addresses."""
         if self.listen is None or not self.links.is_there:
             return set()
         anywhere = "::" if ":" in self.listen.host else "0.0.0.0"  # noqa: S104 - recognized, not chosen
         places = (self.listen, self.listen._replace(host=anywhere))
         return {self.links.proof(challenge, _where(place)) for place in places}
 
-    def is_called(self, host: str | None) -> bool:
-        """Whether a `Host` means us: a page elsewhere whose name leads here must not speak for a browser's user."""
+    def accepts_host(self, host: str | None) -> bool:
+        """Whether a `Host` is ours: another site whose name resolves to us must not act for a user's browser."""
         if not host or len(host) > 255:
             return False
         return any(self._is_named(host.lower(), scheme) for scheme in _PORTS)
 
     def is_origin(self, origin: str) -> bool:
-        """Whether an `Origin` is one of our pages; the same name without a certificate may be anybody's."""
+        """Whether an `Origin` is one of our pages: the same name over http may belong to another site."""
         scheme, _, host = origin.partition("://")
         return scheme in _PORTS and len(host) <= 255 and self._is_named(host.lower(), scheme)
 
     def _is_named(self, host: str, scheme: str) -> bool:
         if host in self._names(scheme):
             return True
-        # A name can be made to lead anywhere; an address is what it is.
+        # A name can resolve to any address; an address cannot be redirected.
         listen = self.listen if scheme == "http" else None
         return listen is not None and listen.is_everywhere and _is_address(host, listen.port)
 
@@ -129,8 +130,8 @@ class Front:
         return names
 
 
-def _unread(url: str) -> str | None:
-    """Why an address is none that can be both gone to and compared with."""
+def _url_problem(url: str) -> str | None:
+    """Why a URL cannot be used as a public address."""
     try:
         return url_problem(url) if urlsplit(url).port != 0 else "the URL names no host"
     except ValueError:
@@ -138,14 +139,14 @@ def _unread(url: str) -> str | None:
 
 
 def _where(listen: Listen | None) -> str:
-    """An address in one spelling."""
+    """An address in its normal form."""
     if listen is None:
         return ""
     return str(listen._replace(host="127.0.0.1") if listen.host.lower() == "localhost" else listen).lower()
 
 
 def _spelled(name: str, port: int, usual: int) -> set[str]:
-    """A name with its port; the usual one may be left out."""
+    """A name with its port, and without it if that is the default."""
     return {f"{name}:{port}", name} if port == usual else {f"{name}:{port}"}
 
 

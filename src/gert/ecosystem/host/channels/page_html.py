@@ -13,8 +13,8 @@ import msgspec
 from gert.ecosystem.approvals.responses import MAX_APPROVER, MAX_REASON
 from gert.ecosystem.approvals.tickets import Received, TicketView
 from gert.ecosystem.host.channels import ticket_summary
-from gert.ecosystem.host.channels.style import POLICY, SHEET
-from gert.ecosystem.host.channels.web import Reply
+from gert.ecosystem.host.channels.page_style import POLICY, SHEET
+from gert.ecosystem.host.channels.web_server import Reply
 from gert.errors import TraceError
 
 MOST_TEXT: Final = 50_000
@@ -24,7 +24,7 @@ Tone = Literal["good", "bad", "warn"]
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something to say before everything else."""
+    """A message above the ticket."""
 
     tone: Tone
     heading: str
@@ -32,7 +32,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """What the form holds: its tokens, what was typed before, and what is wrong with that."""
+    """The form: its tokens, what was typed before, and what is wrong with that."""
 
     link: str
     token: str
@@ -57,7 +57,7 @@ def page(
 
 
 def message(status: int, heading: str, text: str, tone: Tone = "bad") -> Reply:
-    """A page that is about no ticket, or about none that may be shown."""
+    """A page without a ticket: an error, or a notice."""
     body = (f"<h1>{escape(heading)}</h1>", f'<div class="notice {tone}"><p>{escape(text)}</p></div>')
     return _reply(heading, body, status)
 
@@ -96,7 +96,7 @@ def _ticket(view: TicketView, now: datetime, form: Form | None, notice: Notice |
         )
     hot = ' class="hot"' if request.risk_level in _HOT else ""
     yield f'<ul class="tags"><li{hot}>{escape(ticket_summary.plain(request.risk_level))} risk</li>'
-    yield f"<li>{escape(ticket_summary.standing(view, now))}</li>"
+    yield f"<li>{escape(ticket_summary.status_text(view, now))}</li>"
     if view.status_at(now) == "pending":
         yield f"<li>{escape(ticket_summary.time_left(view, now))} left</li>"
     yield "</ul>"
@@ -121,7 +121,7 @@ def _section(name: str, heading: str, body: Iterable[str]) -> Iterator[str]:
 
 
 def _rows(rows: Iterable[tuple[str, str]], tag: str | None = None) -> list[str]:
-    """Names and values beneath each other; how many are left out is said."""
+    """Names and values; it says how many are left out."""
     found = list(rows)
     if not found:
         return []
@@ -138,7 +138,7 @@ def _rows(rows: Iterable[tuple[str, str]], tag: str | None = None) -> list[str]:
 
 
 def _scrolls(text: str, label: str) -> str:
-    # With the keyboard one can only scroll what can be focused.
+    # Only an element with focus can be scrolled with the keyboard.
     return f'<pre tabindex="0" role="region" aria-label="{escape(label)}">\n{escape(text)}</pre>'
 
 

@@ -6,9 +6,10 @@ change either. Both are over bytes, so an auditor needs no JSON library to check
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from typing import TypeVar
 
 import msgspec
 
@@ -84,6 +85,24 @@ class CheckReport:
             raise IntegrityError(check.reason)
 
 
+Verdict = tuple[bool | None, str]
+"""Whether a check passed (`None` if it was not made), and why."""
+
+T = TypeVar("T")
+
+
+def run_procedure(procedure: Sequence[tuple[str, Callable[[T], Verdict]]], inputs: T) -> tuple[Check, ...]:
+    """Make the checks of a procedure in order; one that raises IntegrityError has failed."""
+    made: list[Check] = []
+    for number, (name, check) in enumerate(procedure, start=1):
+        try:
+            passed, reason = check(inputs)
+        except IntegrityError as error:
+            passed, reason = False, error.message
+        made.append(Check(number, name, passed, reason))
+    return tuple(made)
+
+
 @dataclass(frozen=True, slots=True)
 class SealReport(CheckReport):
     """The result of checking a seal."""
@@ -113,17 +132,13 @@ def check_seal(
     trace of that run.
     """
     demanded = require_signature or len(keys) > 0 or key_id is not None
-    trial = _Trial(report, keys, demanded, key_id, run_id)
-    checks = tuple(Check(number, name, *trial.run(check)) for number, (name, check) in enumerate(_PROCEDURE, start=1))
-    proven = all(check.passed for check in checks)
-    signed_by = trial.key().id if proven else None
-    return SealReport(checks, signed_by, report.events, report.after_complete)
+    checks = _SealChecks(report, keys, demanded, key_id, run_id)
+    made = run_procedure(_PROCEDURE, checks)
+    signed_by = checks.key().id if all(check.passed for check in made) else None
+    return SealReport(made, signed_by, report.events, report.after_complete)
 
 
-Verdict = tuple[bool | None, str]
-
-
-class _Trial:
+class _SealChecks:
     """The inputs and requirements of one verification."""
 
     def __init__(self, report: ChainReport, keys: Keys, demanded: bool, key_id: str | None, run_id: str | None) -> None:
@@ -132,12 +147,6 @@ class _Trial:
         self.demanded = demanded
         self.key_id = key_id
         self.run_id = run_id
-
-    def run(self, check: "Callable[[_Trial], Verdict]") -> Verdict:
-        try:
-            return check(self)
-        except IntegrityError as error:
-            return False, error.message
 
     @property
     def completion(self) -> Completion | None:
@@ -182,75 +191,75 @@ class _Trial:
         return f"signed by the default key, which the trace calls `{self.claimed_key}`"
 
 
-def _of_signed_end(check: "Callable[[_Trial, Completion], Verdict]") -> "Callable[[_Trial], Verdict]":
+def _of_signed_end(check: "Callable[[_SealChecks, Completion], Verdict]") -> "Callable[[_SealChecks], Verdict]":
     """Decorate a check to run only if there is a signed end and a key."""
 
     @wraps(check)
-    def checked(trial: _Trial) -> Verdict:
-        if trial.completion is None:
+    def checked(checks: _SealChecks) -> Verdict:
+        if checks.completion is None:
             return None, "the run has no end that could be signed"
-        if not trial.is_signed:
-            return False if trial.demanded else None, "the trace is not signed"
-        if not trial.demanded:
+        if not checks.is_signed:
+            return False if checks.demanded else None, "the trace is not signed"
+        if not checks.demanded:
             return None, "the trace is signed, and no key was given to check it"
-        return check(trial, trial.completion)
+        return check(checks, checks.completion)
 
     return checked
 
 
-def _check_chain(trial: _Trial) -> Verdict:
+def _check_chain(checks: _SealChecks) -> Verdict:
     """(1) The events follow from each other."""
-    report = trial.report
+    report = checks.report
     if report.events == 0:
         return False, "there are no events"
     if report.breaks:
         first = report.breaks[0]
         return False, f"the chain breaks at line {first.line}: {first.message}"
-    if trial.run_id is not None and report.run_id != trial.run_id:
-        return False, f"expected run `{trial.run_id}`, found `{report.run_id}`"
+    if checks.run_id is not None and report.run_id != checks.run_id:
+        return False, f"expected run `{checks.run_id}`, found `{report.run_id}`"
     return True, f"{report.events} events, no breaks"
 
 
-def _check_complete(trial: _Trial) -> Verdict:
+def _check_complete(checks: _SealChecks) -> Verdict:
     """(2) The run ended: without its end, any number of events may be missing."""
-    if trial.report.torn is not None:
-        return False, f"the trace is incomplete: its last line was not written whole: {trial.report.torn}"
-    if trial.completion is None:
+    if checks.report.torn is not None:
+        return False, f"the trace is incomplete: its last line was not written whole: {checks.report.torn}"
+    if checks.completion is None:
         return False, f"the trace is incomplete: there is no `{RUN_COMPLETE}`"
-    after = trial.report.after_complete
+    after = checks.report.after_complete
     outside = f", and {after} after it outside the seal" if after else ""
-    return True, f"`{RUN_COMPLETE}` at line {trial.completion.line}{outside}"
+    return True, f"`{RUN_COMPLETE}` at line {checks.completion.line}{outside}"
 
 
-def _check_head(trial: _Trial) -> Verdict:
+def _check_head(checks: _SealChecks) -> Verdict:
     """(3) The claimed head is the head we computed: a genuine old seal on a rewritten chain fails here."""
-    if trial.completion is None:
+    if checks.completion is None:
         return None, "the run has no end that could claim a head"
-    claimed = trial.claim("chain_hash")
+    claimed = checks.claim("chain_hash")
     if claimed is None:
         return False, f"`{RUN_COMPLETE}` does not claim a `chain_hash`"
-    if claimed != trial.completion.head or claimed != trial.completion.event.prev_hash:
+    if claimed != checks.completion.head or claimed != checks.completion.event.prev_hash:
         return False, "the claimed `chain_hash` is not the head of the chain that was read"
     return True, f"the head is {claimed}"
 
 
 @_of_signed_end
-def _check_signature(trial: _Trial, end: Completion) -> Verdict:
+def _check_signature(checks: _SealChecks, end: Completion) -> Verdict:
     """(4) The signature is over the head we computed, never the one that is claimed, by a key we hold."""
-    return True, trial.verify(trial.claim("signature"), end.head.encode())
+    return True, checks.verify(checks.claim("signature"), end.head.encode())
 
 
 @_of_signed_end
-def _check_body(trial: _Trial, end: Completion) -> Verdict:
+def _check_body(checks: _SealChecks, end: Completion) -> Verdict:
     """(5) The second signature is over the stored line of `run_complete`, by the same key."""
     match = _BODY.match(end.stored)
     if match is None:
         return False, f"`{RUN_COMPLETE}` does not end with a `body_signature`"
-    signed = trial.verify(match.group(2).decode(), match.group(1) + b"}}")
+    signed = checks.verify(match.group(2).decode(), match.group(1) + b"}}")
     return True, f"`{RUN_COMPLETE}` {signed}"
 
 
-_PROCEDURE: tuple[tuple[str, Callable[[_Trial], Verdict]], ...] = (
+_PROCEDURE: tuple[tuple[str, Callable[[_SealChecks], Verdict]], ...] = (
     ("chain", _check_chain),
     ("complete", _check_complete),
     ("head", _check_head),

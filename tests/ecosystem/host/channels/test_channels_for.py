@@ -13,9 +13,9 @@ from tests.ecosystem.host.channels.connections import House
 from tests.ecosystem.host.channels.test_callbacks import as_sent
 from tests.ecosystem.notify.servers import closed_port, flood, raw, serving, silence, status
 
-from gert.ecosystem.host.channels.settings import channels_for, front_for
-from gert.ecosystem.host.channels.urls import Front
-from gert.ecosystem.host.channels.web import fields_of
+from gert.ecosystem.host.channels.channels_for import channels_for, page_urls_for
+from gert.ecosystem.host.channels.page_urls import PageUrls
+from gert.ecosystem.host.channels.web_server import fields_of
 from gert.ecosystem.host.config.settings import Settings, settings_for
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.journal import now
@@ -107,13 +107,13 @@ async def waited(
     tmp_path: Path,
     found: Settings,
     environ: Mapping[str, str],
-    act: Callable[[Front, Store, str], Any],
+    act: Callable[[PageUrls, Store, str], Any],
     **request: Any,
 ) -> tuple[ApprovalAnswer, Store, str]:
     """Request approval, wait, let an approver act, and return what the run takes."""
     store = Store(tmp_path, Clock(now()))
-    front = front_for(found, str(tmp_path))
-    channels = channels_for(found, environ, str(tmp_path), front)
+    urls = page_urls_for(found, str(tmp_path))
+    channels = channels_for(found, environ, str(tmp_path), urls)
     store.db.parent.mkdir(exist_ok=True)
     async with SqliteLedger(store.db, poll_interval=0.02) as ledger:
         run = Run(ledger)
@@ -121,7 +121,7 @@ async def waited(
         ask = await run.opened(asks, **request)
         waiting = asyncio.create_task(asks.wait(ask))
         async with asyncio.timeout(30):
-            await act(front, store, ask.ticket_id)
+            await act(urls, store, ask.ticket_id)
             answer = await waiting
     assert tally(store.now(ask.ticket_id).ticket, answer.responses).is_open is False
     return answer, store, ask.ticket_id
@@ -132,24 +132,24 @@ def signed(store: Store, ticket_id: str, *, approved: bool = True) -> Response:
     return signed_by(store.now(ticket_id), BOB_KEY, said)
 
 
-async def is_listening(front: Front) -> House:
-    assert front.listen is not None
+async def is_listening(urls: PageUrls) -> House:
+    assert urls.listen is not None
     while True:
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", front.listen.port)
+            _, writer = await asyncio.open_connection("127.0.0.1", urls.listen.port)
         except OSError:
             await asyncio.sleep(0.01)
             continue
         writer.close()
-        return House(front, None, None, None)  # type: ignore[arg-type]
+        return House(urls, None, None, None)  # type: ignore[arg-type]
 
 
 def test_a_callback_lets_a_run_go_on(tmp_path: Path) -> None:
     with serving(status(200)) as service:
         found = settings(tmp_path, {"listen": f"127.0.0.1:{closed_port()}", "http": {"url": service.url()}})
 
-        async def act(front: Front, store: Store, ticket_id: str) -> None:
-            house = await is_listening(front)
+        async def act(urls: PageUrls, store: Store, ticket_id: str) -> None:
+            house = await is_listening(urls)
             (request,) = service.requests
             path = "/" + request.said["callback_url"].split("/", 3)[3]
             body = json.dumps(as_sent(signed(store, ticket_id))).encode()
@@ -165,7 +165,7 @@ def test_a_service_that_is_asked_lets_a_run_go_on(tmp_path: Path) -> None:
     with serving(*answers) as service:
         found = settings(tmp_path, {"http": {"url": service.url(), "status_url": service.url("/s/{ticket_id}")}})
 
-        async def act(front: Front, store: Store, ticket_id: str) -> None:
+        async def act(urls: PageUrls, store: Store, ticket_id: str) -> None:
             body = json.dumps(as_sent(signed(store, ticket_id))).encode()
             service.answers.append(status(200, body=body))
 
@@ -188,11 +188,11 @@ BROKEN = [
 def test_channels_that_fail_are_notes_and_somebody_can_still_answer(
     tmp_path: Path, broken: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gert.ecosystem.host.channels import polling, send
+    from gert.ecosystem.host.channels import send, status_poll
 
     monkeypatch.setattr(send, "ATTEMPT_SECONDS", 0.2)
     monkeypatch.setattr(send, "TOTAL_SECONDS", 0.3)
-    monkeypatch.setattr(polling, "ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(status_poll, "ATTEMPT_SECONDS", 0.2)
     with serving(broken) as service:
         found = settings(
             tmp_path,
@@ -203,7 +203,7 @@ def test_channels_that_fail_are_notes_and_somebody_can_still_answer(
             },
         )
 
-        async def act(front: Front, store: Store, ticket_id: str) -> None:
+        async def act(urls: PageUrls, store: Store, ticket_id: str) -> None:
             while not any("does not listen" in note for note in store.now(ticket_id).notes):
                 await asyncio.sleep(0.01)
             assert store.now(ticket_id).status == "pending"
@@ -212,7 +212,7 @@ def test_channels_that_fail_are_notes_and_somebody_can_still_answer(
         answer, store, ticket_id = asyncio.run(waited(tmp_path, found, KEYS, act))
     assert [response.approved for response in answer.responses] == [False]
     notes = store.now(ticket_id).notes
-    assert any(note == "teams: nobody was told: the environment variable `MISSING` is not set" for note in notes)
+    assert any(note == "teams: not sent: the environment variable `MISSING` is not set" for note in notes)
     assert any(note.startswith("slack: it does not listen") for note in notes)
 
 
@@ -220,14 +220,14 @@ def test_an_address_that_somebody_else_has_is_a_note(tmp_path: Path) -> None:
     with serving(status(200)) as somebody:
         found = settings(tmp_path, {"listen": f"127.0.0.1:{somebody.port}"})
 
-        async def act(front: Front, store: Store, ticket_id: str) -> None:
+        async def act(urls: PageUrls, store: Store, ticket_id: str) -> None:
             while not store.now(ticket_id).notes:
                 await asyncio.sleep(0.01)
             await store.answer(ticket_id, signed(store, ticket_id))
 
         _, store, ticket_id = asyncio.run(waited(tmp_path, found, {}, act))
     (note,) = store.now(ticket_id).notes
-    assert note.startswith("page: it does not listen: nobody can listen at")
+    assert note.startswith("page: it does not listen: cannot listen at")
 
 
 def test_a_server_for_the_same_tickets_will_do(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_server_for_the_same_tickets_will_do(tmp_path: Path) -> None:
         store = Store(tmp_path)
         async with first.listening(store):
 
-            async def act(front: Front, store: Store, ticket_id: str) -> None:
+            async def act(urls: PageUrls, store: Store, ticket_id: str) -> None:
                 await asyncio.sleep(0.1)
                 await store.answer(ticket_id, signed(store, ticket_id))
 

@@ -74,7 +74,7 @@ def test_an_address_that_others_reach_is_warned_about(tmp_path: Path) -> None:
     ("words", "config", "code", "why"),
     [
         pytest.param(["--listen", "nonsense"], {}, 2, "is not an address to listen at", id="no address"),
-        pytest.param(["--listen", "203.0.113.7:80"], {}, 2, "nobody can listen at", id="not an address of ours"),
+        pytest.param(["--listen", "203.0.113.7:80"], {}, 2, "cannot listen at", id="not an address of ours"),
         pytest.param([], {"slack": {"webhook": "${A}", "signing_secret": "${B}"}}, 2, "`B` is not set", id="no secret"),
         pytest.param([], {"listen": "0.0.0.0:80"}, 1, "127.0.0.1:8765", id="a file that opens it to others"),
     ],

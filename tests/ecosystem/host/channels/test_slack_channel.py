@@ -16,10 +16,10 @@ from tests.ecosystem.notify.servers import closed_port, raw, status
 from tests.ecosystem.notify.servers import serving as posted_to
 
 from gert.ecosystem.host.channels import slack_blocks
-from gert.ecosystem.host.channels.slack import SlackChannel
+from gert.ecosystem.host.channels.page_urls import Listen, PageUrls
 from gert.ecosystem.host.channels.slack_blocks import message
+from gert.ecosystem.host.channels.slack_channel import SlackChannel
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
-from gert.ecosystem.host.channels.urls import Front, Listen
 from gert.kernel.runbook.documents.project import SlackApprovals
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -27,8 +27,8 @@ USERS = {"U2CERLKJA": "bob", "U0ANN": "ann"}
 NOW = int(NOON.timestamp())
 
 
-def inbox(webhook: str = "https://hooks.slack.test/services/T/B/x") -> Callable[[Front], SlackInbox]:
-    return lambda front: SlackInbox(SECRET, USERS, webhook, front)
+def inbox(webhook: str = "https://hooks.slack.test/services/T/B/x") -> Callable[[PageUrls], SlackInbox]:
+    return lambda urls: SlackInbox(SECRET, USERS, webhook, urls)
 
 
 # Nothing in these tests leaves this machine: `.invalid` and `.test` lead nowhere.
@@ -386,7 +386,7 @@ def test_a_text_is_cut_between_entities(longest: int) -> None:
 
 def channel(tmp_path: Path, webhook: str, listen: Listen | None = None, **environ: str) -> SlackChannel:
     settings = SlackApprovals(webhook=webhook, signing_secret="${SLACK_SECRET}", users=USERS)
-    return SlackChannel(settings, environ, Front(str(tmp_path / "approvals"), listen), Clock())
+    return SlackChannel(settings, environ, PageUrls(str(tmp_path / "approvals"), listen), Clock())
 
 
 def test_a_ticket_is_announced_with_buttons_and_a_link(tmp_path: Path) -> None:

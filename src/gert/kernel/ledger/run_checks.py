@@ -16,8 +16,9 @@ from gert.errors import IntegrityError, TraceError
 from gert.kernel.events.chain import GENESIS, ChainReader, ChainReport
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted
-from gert.kernel.events.seal import Check, CheckReport
+from gert.kernel.events.trace_seal import CheckReport, Verdict, run_procedure
 from gert.kernel.foundation.signature import Keys, Signature, verify
+from gert.kernel.ledger.head_seal import encode_snapshot, read_seal, sealed_bytes
 from gert.kernel.ledger.projection import Projection, summary_type_of
 from gert.kernel.ledger.record import (
     Call,
@@ -27,7 +28,6 @@ from gert.kernel.ledger.record import (
     ended,
     hash_answer,
 )
-from gert.kernel.ledger.seal import encode_snapshot, read_seal, sealed_bytes
 
 _NO_KEYS: Final = Keys()
 _NAMED: Final = re.compile(rb'"answers":"([0-9]{1,15}):[0-9a-f]{64}","prev_hash"')
@@ -55,21 +55,21 @@ class Recomputed:
     _answer_hashes: dict[int, str] = field(default_factory=dict)
 
     def add_answers(self, lines: Sequence[bytes]) -> None:
-        """Take the next answers: at least those that the next events name, see `answers_named`."""
+        """Add the next answers: at least those that the next events name, see `answers_named`."""
         for line in lines:
             self.answers += 1
             self.answers_hash = hash_answer(self.answers_hash, line)
             self._answer_hashes[self.answers] = self.answers_hash
 
     def add_events(self, rows: Sequence[Event]) -> None:
-        """Take a page of events in order; their answers were taken before."""
+        """Add a page of events in order; their answers were added before."""
         for row in rows:
             self.events += 1
             self.chain.add(row.line)
             try:
                 event = decode(row.line)
             except TraceError:
-                continue  # the chain says so
+                continue  # the chain reports it
             self._add(row, event)
         # Only the last one can be named again.
         self._answer_hashes = {self.answers: self.answers_hash}
@@ -89,7 +89,7 @@ class Recomputed:
             self.unanswered = f"event {event.seq} names answers that are not the stored ones"
         self.updated_at = event.timestamp
         self._projection.add(payload, event.seq, event.timestamp, event.path)
-        self._settle(self._projection)
+        self._apply(self._projection)
 
     @staticmethod
     def answers_named(rows: Sequence[Event]) -> int:
@@ -101,7 +101,7 @@ class Recomputed:
         number, _, value = named.partition(":")
         return number.isdecimal() and self._answer_hashes.get(int(number)) == value
 
-    def _settle(self, projection: Projection) -> None:
+    def _apply(self, projection: Projection) -> None:
         for call in projection.calls:
             self.calls[call.seq] = call
         for end in projection.ends:
@@ -158,21 +158,18 @@ def check_run(
 ) -> CheckReport:
     """Check what a ledger stores of a run against what its events and answers lead to.
 
-    A caller that holds keys, or names one, demands a seal: otherwise taking it off would be enough to forge an end.
+    A caller that has keys, or names one, requires a seal: otherwise removing it would be enough to forge an end.
     """
     demanded = require_seal or len(keys) > 0 or key_id is not None
-    trial = _Trial(found, found.chain.report(), stored, keys, demanded, key_id)
-    checks = tuple(Check(number, name, *trial.run(check)) for number, (name, check) in enumerate(_PROCEDURE, start=1))
-    signed_by = keys.find(trial.seal.key_id).id if all(check.passed for check in checks) else None
-    return CheckReport(checks, signed_by, found.events)
-
-
-Verdict = tuple[bool | None, str]
+    checks = _Checks(found, found.chain.report(), stored, keys, demanded, key_id)
+    made = run_procedure(_PROCEDURE, checks)
+    signed_by = keys.find(checks.seal.key_id).id if all(check.passed for check in made) else None
+    return CheckReport(made, signed_by, found.events)
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
-    """The evidence and the demands of one verification."""
+class _Checks:
+    """The inputs and requirements of one verification."""
 
     found: Recomputed
     report: ChainReport
@@ -180,12 +177,6 @@ class _Trial:
     keys: Keys
     demanded: bool
     key_id: str | None
-
-    def run(self, check: "Callable[[_Trial], Verdict]") -> Verdict:
-        try:
-            return check(self)
-        except IntegrityError as error:
-            return False, error.message
 
     @property
     def head(self) -> Head:
@@ -200,9 +191,9 @@ class _Trial:
         return read_seal(self.head.seal)
 
 
-def _check_chain(trial: _Trial) -> Verdict:
+def _check_chain(checks: _Checks) -> Verdict:
     """(1) The events follow from each other."""
-    report = trial.report
+    report = checks.report
     if report.breaks:
         first = report.breaks[0]
         return False, f"the chain breaks at line {first.line}: {first.message}"
@@ -210,14 +201,14 @@ def _check_chain(trial: _Trial) -> Verdict:
         return False, f"the last line cannot be read: {report.torn}"
     if report.events == 0:
         return False, "there are no events"
-    if report.run_id != trial.found.run_id:
-        return False, f"expected run `{trial.found.run_id}`, found `{report.run_id}`"
+    if report.run_id != checks.found.run_id:
+        return False, f"expected run `{checks.found.run_id}`, found `{report.run_id}`"
     return True, f"{report.events} events, no breaks"
 
 
-def _check_answers(trial: _Trial) -> Verdict:
+def _check_answers(checks: _Checks) -> Verdict:
     """(2) The answers are those that the events name, and as many as were written."""
-    found, head = trial.found, trial.head
+    found, head = checks.found, checks.head
     if found.unanswered is not None:
         return False, found.unanswered
     if (head.answers, head.answers_hash) != (found.answers, found.answers_hash):
@@ -225,9 +216,9 @@ def _check_answers(trial: _Trial) -> Verdict:
     return True, f"{found.answers} answers, each named by the chain or the head"
 
 
-def _check_count(trial: _Trial) -> Verdict:
+def _check_count(checks: _Checks) -> Verdict:
     """(3) There are as many events as were written: a chain whose end was taken off still holds."""
-    expected, found = trial.head.count, trial.report.events
+    expected, found = checks.head.count, checks.report.events
     if found < expected:
         return False, f"the end of the run is missing: expected {expected} events, found {found}"
     if found > expected:
@@ -235,22 +226,22 @@ def _check_count(trial: _Trial) -> Verdict:
     return True, f"{expected} events were written"
 
 
-def _check_head(trial: _Trial) -> Verdict:
+def _check_head(checks: _Checks) -> Verdict:
     """(4) The stored head is the head we computed: an end that was exchanged for another fails here."""
-    if trial.head.hash != trial.report.head:
+    if checks.head.hash != checks.report.head:
         return False, "the stored head is not the head of the chain that was read"
-    return True, f"the head is {trial.report.head}"
+    return True, f"the head is {checks.report.head}"
 
 
-def _check_derived(trial: _Trial) -> Verdict:
+def _check_derived(checks: _Checks) -> Verdict:
     """(5) Snapshot, status, calls, tickets and columns are those the events lead to."""
-    for problem in _differences(trial):
+    for problem in _differences(checks):
         return False, problem
     return True, "snapshot, calls, tickets and columns follow from the events"
 
 
-def _differences(trial: _Trial) -> Iterator[str]:
-    found, stored, head = trial.found, trial.stored, trial.head
+def _differences(checks: _Checks) -> Iterator[str]:
+    found, stored, head = checks.found, checks.stored, checks.head
     expected = found.head
     if found.columns is not None:
         yield found.columns
@@ -268,20 +259,20 @@ def _differences(trial: _Trial) -> Iterator[str]:
         yield "the stored tickets are not those of the events"
 
 
-def _check_seal(trial: _Trial) -> Verdict:
+def _check_seal(checks: _Checks) -> Verdict:
     """(6) The seal is over the head we computed, not the one that is stored, by a key we hold."""
-    if trial.head.seal is None:
-        return False if trial.demanded else None, "the head of the run is not sealed"
-    if not trial.demanded:
+    if checks.head.seal is None:
+        return False if checks.demanded else None, "the head of the run is not sealed"
+    if not checks.demanded:
         return None, "the head of the run is sealed, and no key was given to check it"
-    seal = trial.seal
-    if trial.key_id is not None and (seal.key_id != trial.key_id or not trial.keys.lists(trial.key_id)):
-        return False, f"expected a seal by key `{trial.key_id}`, found one by `{seal.key_id}`"
-    verify(trial.keys, seal, sealed_bytes(trial.found.head))
-    return True, f"sealed by key `{trial.keys.find(seal.key_id).id}`"
+    seal = checks.seal
+    if checks.key_id is not None and (seal.key_id != checks.key_id or not checks.keys.lists(checks.key_id)):
+        return False, f"expected a seal by key `{checks.key_id}`, found one by `{seal.key_id}`"
+    verify(checks.keys, seal, sealed_bytes(checks.found.head))
+    return True, f"sealed by key `{checks.keys.find(seal.key_id).id}`"
 
 
-_PROCEDURE: Final[tuple[tuple[str, Callable[[_Trial], Verdict]], ...]] = (
+_PROCEDURE: Final[tuple[tuple[str, Callable[[_Checks], Verdict]], ...]] = (
     ("chain", _check_chain),
     ("answers", _check_answers),
     ("count", _check_count),

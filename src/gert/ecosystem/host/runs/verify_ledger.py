@@ -16,10 +16,10 @@ from gert.ecosystem.host.runs.ledger_reader import Archive
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.ledger.verify_run import read_run
 from gert.errors import Busy, TraceError, Unavailable, UsageError
-from gert.kernel.events.seal import Check, CheckReport, check_seal
+from gert.kernel.events.trace_seal import Check, CheckReport, check_seal
 from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.signature import Keys
-from gert.kernel.ledger.verify import Recomputed, Stored, check_run
+from gert.kernel.ledger.run_checks import Recomputed, Stored, check_run
 from gert.kernel.ledger.witness import NOT_WITNESSED, Witnessed
 
 

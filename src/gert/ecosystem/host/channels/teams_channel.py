@@ -1,6 +1,6 @@
 """The channel `teams`: an Adaptive Card with a link to the page, sent to a workflow's webhook.
 
-Workflows cannot send a signed answer back, so people answer on the page.
+Workflows cannot send signed responses, so approvers respond on the page.
 """
 
 import re
@@ -13,8 +13,8 @@ import msgspec
 
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels import ticket_summary
+from gert.ecosystem.host.channels.page_urls import PageUrls
 from gert.ecosystem.host.channels.send import encoded, send
-from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.run.journal import now
 from gert.kernel.runbook.documents.project import TeamsApprovals
 
@@ -23,42 +23,42 @@ LONGEST_TEXT: Final = 2500
 MOST_INPUTS: Final = 10
 SHORTEST: Final = 80
 MOST_BYTES: Final = 24_000
-"""Teams refuses messages of more than 28 KB, and then nobody is told."""
+"""Teams refuses messages of more than 28 KB."""
 
 _INPUT: Final = 500
 _SHARES: Final = (1.0, 0.5, 0.25, 0.1)
-# Also what a renderer would put another character or a date in place of.
+# Also characters that a renderer replaces by others, or by a date.
 _MARKUP: Final = re.compile(r"([\\`*_\[\]<>~#|!&{}])")
 _LIST: Final = re.compile(r"^(\s*)([-+=]|[0-9]+[.)](?=\s|\Z))", re.MULTILINE)
 
 
 class TeamsChannel:
-    """Tells people in Teams."""
+    """Announces tickets in Teams."""
 
     name = "teams"
 
     def __init__(
-        self, settings: TeamsApprovals, environ: Mapping[str, str], front: Front, clock: Callable[[], datetime] = now
+        self, settings: TeamsApprovals, environ: Mapping[str, str], urls: PageUrls, clock: Callable[[], datetime] = now
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._environ = environ
-        self._front = front
+        self._urls = urls
 
     async def announce(self, view: TicketView) -> str | None:
         """Post the card."""
         template = self._settings.webhook
-        shown = message(view, self._clock(), self._front.page_url(view.id))
+        shown = message(view, self._clock(), self._urls.page_url(view.id))
         return await send(template, encoded(shown, template, self._environ), self._environ)
 
     @asynccontextmanager
     async def listening(self, tickets: Tickets) -> AsyncIterator[None]:
-        """Nothing comes back this way."""
+        """Do nothing: Teams sends no responses."""
         yield
 
 
 def message(view: TicketView, moment: datetime, page_url: str | None) -> dict[str, Any]:
-    """The card in the envelope that a workflow expects, with as much of each text as there is room for."""
+    """The card in the envelope that a workflow expects; texts are cut until it fits."""
     shown: dict[str, Any] = {}
     for share in _SHARES:
         attachment = {
@@ -73,7 +73,7 @@ def message(view: TicketView, moment: datetime, page_url: str | None) -> dict[st
 
 
 def card(view: TicketView, moment: datetime, page_url: str | None, share: float = 1.0) -> dict[str, Any]:
-    """A ticket as an Adaptive Card; `share` is how much of the longest is shown of each text."""
+    """A ticket as an Adaptive Card; `share` scales the longest text that is shown."""
     fact, most, text = (max(int(share * longest), SHORTEST) for longest in (LONGEST_FACT, _INPUT, LONGEST_TEXT))
     request = view.ticket.request
     rows = [
@@ -109,9 +109,9 @@ def card(view: TicketView, moment: datetime, page_url: str | None, share: float 
 
 
 def escaped(text: str, longest: int) -> str:
-    """Text in which Teams finds no markup."""
+    """Escape a text: Teams finds no markup in it."""
     marked = _MARKUP.sub(r"\\\1", ticket_summary.cut(text, longest))
-    # A line that begins like an item of a list would be made one, and one that underlines another a heading of it.
+    # A line that begins like a list item would become one, and an underline would make the line above a heading.
     return _LIST.sub(lambda found: f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", marked)
 
 

@@ -10,7 +10,7 @@ from tests.stored_runs import append_notes
 from gert.ecosystem.host.config.dsn import read_dsn
 from gert.ecosystem.host.runs.entry import Place
 from gert.ecosystem.host.runs.listing import Runs
-from gert.ecosystem.host.runs.verify import Demands, check_record
+from gert.ecosystem.host.runs.verify_ledger import Demands, check_record
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.errors import Unavailable
 from gert.kernel.foundation.signature import Keys
@@ -19,7 +19,7 @@ RUN = "run-1"
 NOBODY = Demands(Keys())
 
 
-def test_a_server_that_goes_away_while_a_run_is_checked_says_nothing_of_the_run(
+def test_a_server_that_goes_away_while_a_run_is_checked_is_irrelevant_of_the_run(
     own_server: Server, tmp_path: Path
 ) -> None:
     async def work() -> None:

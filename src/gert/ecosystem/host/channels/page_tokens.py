@@ -1,7 +1,7 @@
-"""Links that only those have who were told: a secret per ticket in the address, and one per form that was shown.
+"""Tokens of the pages: one per ticket in its link, and one per form that was shown.
 
-The secret behind both stays in the folder of the tickets, for its owner alone. Whoever can read it can read, and
-answer, the tickets themselves.
+Both are signed. The key of the links is a file that only its owner can read; a user who can read it can also read and
+answer the tickets themselves.
 """
 
 import base64
@@ -28,45 +28,45 @@ _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONB
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
-class Links:
-    """The secrets of the pages of one folder of tickets; made when somebody is first given a link."""
+class LinkTokens:
+    """The link tokens of one folder; its key is created for the first link."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._key: Key | None = None
 
     def make(self) -> None:
-        """Make the secret, where there is none yet."""
+        """Create the key, if there is none."""
         self._made()
 
     def token(self, ticket_id: str) -> str:
-        """What the address of a ticket's page ends with."""
+        """The token in the link to a ticket's page."""
         return sign(self._made(), _about("page", ticket_id)).value
 
     def fits(self, ticket_id: str, token: str) -> bool:
-        """Whether somebody was given this link."""
+        """Whether a token is the one of the link to a ticket's page."""
         return self.is_there and _holds(self._secret(), token, _about("page", ticket_id))
 
     def look(self, ticket_id: str) -> str:
-        """The same for people who may look, and answer elsewhere."""
+        """The token of a link that shows the page without a form."""
         return sign(self._made(), _about("look", ticket_id)).value
 
     def shows(self, ticket_id: str, token: str) -> bool:
-        """Whether somebody with this link may look."""
+        """Whether a token may show the page of a ticket."""
         return self.is_there and any(_holds(self._secret(), token, _about(to, ticket_id)) for to in ("page", "look"))
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a folder; looking does not make it."""
+        """Whether the folder exists; it is not created here."""
         return self._key is not None or os.path.isdir(self._folder)
 
     @property
     def mark(self) -> str:
-        """What tells this folder from others, and tells nothing else about it."""
+        """An identifier of this folder that reveals nothing else about it."""
         return sign(self._secret(), _about("folder")).value[:16]
 
     def proof(self, challenge: str, address: str) -> str:
-        """What only whoever serves this folder can say, and nobody can repeat elsewhere or to the next who asks."""
+        """Proves that a server has the key of this folder; bound to the challenge and the address."""
         return sign(self._secret(), _about("proof", challenge, address)).value
 
     def _made(self) -> Key:
@@ -83,10 +83,10 @@ class Links:
         return self._key
 
 
-class Forms:
-    """Tokens for forms: bound to a ticket, what it asks, and a browser; each is good once.
+class FormTokens:
+    """Tokens for forms: bound to a ticket, its request and a browser; each can be used once.
 
-    The key lives as long as the process, and so does the memory of what was used: no token outlives that memory.
+    The key and the list of used tokens both live as long as the process, so no token outlives the list.
     """
 
     def __init__(self) -> None:
@@ -115,29 +115,32 @@ class Forms:
             return False
         self._used[once] = ""
         while len(self._used) > _MOST_USED:
-            # Whoever sends a form so old a second time is told by the ticket that it was answered.
+            # A form that old is refused by the ticket, which was answered.
             self._used.popitem(last=False)
         return True
 
     def release(self, token: str) -> None:
-        """Let a token be used again: what it was used for was not recorded."""
+        """Let a token be used again: its response was not recorded."""
         self._used.pop(token.partition(".")[0], None)
 
-    def came_to(self, token: str, outcome: str | None = None) -> str:
-        """What became of the answer that a form was used for; said, it is remembered."""
+    def set_result(self, token: str, result: str) -> None:
+        """Keep the result of the response that a token was used for."""
         once = token.partition(".")[0]
-        if outcome is not None and once in self._used:
-            self._used[once] = outcome
-        return self._used.get(once, "")
+        if once in self._used:
+            self._used[once] = result
+
+    def result(self, token: str) -> str:
+        """The result of the response that a token was used for."""
+        return self._used.get(token.partition(".")[0], "")
 
 
 def new_browser() -> str:
-    """A value that tells one browser from another."""
+    """A random id for a browser."""
     return secrets.token_urlsafe(24)
 
 
 def new_challenge() -> str:
-    """A value that nobody was asked about before."""
+    """A random challenge, never used before."""
     return secrets.token_urlsafe(24)
 
 
@@ -160,7 +163,7 @@ def _as_key(secret: bytes) -> Key:
 
 
 def _kept(folder: str) -> bytes:
-    """The secret of a folder; the first who needs it makes it."""
+    """Read the key of a folder, or create it."""
     path = os.path.join(folder, KEPT_IN)
     try:
         with suppress(FileNotFoundError):
@@ -173,7 +176,7 @@ def _kept(folder: str) -> bytes:
 
 def _not_kept(path: str, problem: OSError) -> TraceError:
     why = (problem.strerror or str(problem)).lower()
-    return TraceError(f"the secret of the pages cannot be kept in `{path}`: {why}")
+    return TraceError(f"the key of the pages `{path}` cannot be used: {why}")
 
 
 def _read(path: str) -> bytes:
@@ -182,17 +185,17 @@ def _read(path: str) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise TraceError(f"`{path}` is not a regular file")
         if os.name == "posix" and found.st_uid not in (os.geteuid(), os.stat(os.path.dirname(path)).st_uid):
-            raise TraceError(f"`{path}` belongs to another user, who could answer in anybody's name")
+            raise TraceError(f"`{path}` belongs to another user, who could respond as any approver")
         if os.name == "posix" and found.st_mode & 0o077:
-            raise TraceError(f"others may read `{path}`, and so answer in anybody's name", hint=f"chmod 600 {path}")
+            raise TraceError(f"other users can read `{path}` and respond as any approver", hint=f"chmod 600 {path}")
         secret = file.read(SECRET_BYTES + 1)
     if len(secret) != SECRET_BYTES:
-        raise TraceError(f"`{path}` does not hold a secret", hint="remove it; links that were sent stop working")
+        raise TraceError(f"`{path}` is not a key", hint="remove it; links that were sent stop working")
     return secret
 
 
 def _make(path: str) -> None:
-    """Make the secret, unless another process has made it meanwhile."""
+    """Create the key, unless another process has created it meanwhile."""
     temporary = f"{path}.{secrets.token_hex(8)}"
     try:
         with open(temporary, "wb", opener=lambda name, _: os.open(name, _NEW, 0o600)) as file:

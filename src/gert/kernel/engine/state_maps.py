@@ -47,7 +47,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 NO_ORIGINS: Final[Origins] = MappingProxyType({})
 
 
-class Record(dict[str, Any]):
+class StateMap(dict[str, Any]):
     """A map of the state; values that a step stored have an origin, maps inside it have none."""
 
     __slots__ = ("origins",)
@@ -56,17 +56,17 @@ class Record(dict[str, Any]):
         super().__init__(values)
         self.origins: dict[str, Origin] = dict(origins)
 
-    def with_values(self, values: Mapping[str, Any]) -> "Record":
+    def with_values(self, values: Mapping[str, Any]) -> "StateMap":
         """Return a copy with other values, and the same origins."""
-        return Record(values, {key: origin for key, origin in self.origins.items() if key in values})
+        return StateMap(values, {key: origin for key, origin in self.origins.items() if key in values})
 
-    def overlay(self, other: Mapping[str, Any]) -> "Record":
+    def overlay(self, other: Mapping[str, Any]) -> "StateMap":
         """Return this map overlaid with another."""
         origins = {key: origin for key, origin in self.origins.items() if key not in other}
-        return Record({**self, **other}, {**origins, **origins_of(other)})
+        return StateMap({**self, **other}, {**origins, **origins_of(other)})
 
 
-class KeyedResults(Record, Ordered):
+class KeyedResults(StateMap, Ordered):
     """The results of a loop by the keys of its items, in order; reading a missing key is reported.
 
     beside: gert's facts about the loop, read if no item has that key
@@ -79,7 +79,7 @@ class KeyedResults(Record, Ordered):
         values: Mapping[str, Any],
         loop: str,
         report: ReportMissingKey,
-        beside: Record,
+        beside: StateMap,
         origins: Origins = NO_ORIGINS,
     ) -> None:
         super().__init__(values, origins)
@@ -104,24 +104,24 @@ class KeyedResults(Record, Ordered):
         return default
 
 
-def outputs_of(values: Mapping[str, Any]) -> Record:
+def outputs_of(values: Mapping[str, Any]) -> StateMap:
     """Return the outputs of one execution, with a new origin if they have none."""
-    return values if isinstance(values, Record) else Record(values, dict.fromkeys(values, Origin()))
+    return values if isinstance(values, StateMap) else StateMap(values, dict.fromkeys(values, Origin()))
 
 
-def facts_of(values: Mapping[str, Any], *places: Place) -> Record:
+def facts_of(values: Mapping[str, Any], *places: Place) -> StateMap:
     """Return gert's facts about a step, with the places they are read at."""
-    return Record(values, dict.fromkeys(values, Origin(*places)))
+    return StateMap(values, dict.fromkeys(values, Origin(*places)))
 
 
 def origins_of(values: Mapping[str, Any]) -> Origins:
     """Return the origins of a map, if it tracks them."""
-    return values.origins if isinstance(values, Record) else NO_ORIGINS
+    return values.origins if isinstance(values, StateMap) else NO_ORIGINS
 
 
 def add_places(values: Any, *paths: Place) -> None:
-    """Record that a map of the state, and every map in it, can be read at these paths."""
-    if isinstance(values, Record):
+    """StateMap that a map of the state, and every map in it, can be read at these paths."""
+    if isinstance(values, StateMap):
         for origin in set(values.origins.values()):
             origin.places.update(dict.fromkeys(paths))
     for key, inner in _maps_in(values):
@@ -129,7 +129,7 @@ def add_places(values: Any, *paths: Place) -> None:
 
 
 def _maps_in(values: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(values, Record):
+    if isinstance(values, StateMap):
         yield from ((key, inner) for key, inner in values.items() if key not in values.origins)
     elif is_structure(values):
         yield from ((str(index), inner) for index, inner in enumerate(values))
@@ -137,4 +137,4 @@ def _maps_in(values: Any) -> Iterator[tuple[str, Any]]:
 
 def is_structure(value: Any) -> bool:
     """Whether a value is a map of the state or a list of such maps, rather than something a step stored."""
-    return isinstance(value, Record | Results)
+    return isinstance(value, StateMap | Results)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gert.ecosystem.host.scenarios.record import X_RECORDED, recorded_from, recording_folder, write_folder
+from gert.ecosystem.host.scenarios.record_scenario import X_RECORDED, recorded_from, recording_folder, write_folder
 from gert.errors import UsageError
 
 FILES = {"scenario.yaml": b"a", "test.yaml": b"b", "trace.jsonl": b"c"}

@@ -9,14 +9,14 @@ import pytest
 from tests.ecosystem.approvals.asking import NOON, Clock, opened, tickets
 from tests.ecosystem.notify.servers import serving, silence, status
 
-from gert.ecosystem.host.channels.teams import TeamsChannel, card, escaped
-from gert.ecosystem.host.channels.urls import Front, Listen
+from gert.ecosystem.host.channels.page_urls import Listen, PageUrls
+from gert.ecosystem.host.channels.teams_channel import TeamsChannel, card, escaped
 from gert.kernel.runbook.documents.project import TeamsApprovals
 
 
 def announced(tmp_path: Path, url: str, listen: Listen | None = None, **request: Any) -> str | None:
     told = TeamsChannel(
-        TeamsApprovals(webhook="${TEAMS}"), {"TEAMS": url}, Front(str(tmp_path / "approvals"), listen), Clock()
+        TeamsApprovals(webhook="${TEAMS}"), {"TEAMS": url}, PageUrls(str(tmp_path / "approvals"), listen), Clock()
     )
     return asyncio.run(told.announce(opened(tickets(tmp_path), **request)))
 
@@ -77,7 +77,7 @@ def test_a_workflow_that_fails_is_a_note(tmp_path: Path, answer: Any) -> None:
     with serving(answer) as server:
         note = announced(tmp_path, server.url("/s3cret"))
     assert note is not None
-    assert note.startswith("nobody was told: the server answered")
+    assert note.startswith("not sent: the server answered")
     assert "s3cret" not in note
 
 
@@ -86,4 +86,4 @@ def test_a_workflow_that_never_answers_is_not_waited_for(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(send, "TOTAL_SECONDS", 0.1)
     with serving(silence) as server:
-        assert announced(tmp_path, server.url()) == "nobody was told: not delivered within 0.1s"
+        assert announced(tmp_path, server.url()) == "not sent: not delivered within 0.1s"

@@ -72,4 +72,4 @@ _DIGEST: Final = base64.b64encode(bytes.fromhex(sha256_hex(SHEET.encode()))).dec
 POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_DIGEST}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""What a browser may do with the page: show it with this very sheet, and send its form back where it came from."""
+"""What a browser may do with the page: apply this style sheet, and submit the form to the same site."""

@@ -1,7 +1,7 @@
-"""The channel `http`: a signed request to a service of the user's own, whose signed answers come back.
+"""The channel `http`: a signed request to a service of the user's own, which sends signed responses.
 
-`X-Gert-Signature: t=<unix>,kid=<key>,alg=<algorithm>,v1=<signature>` covers `<unix>.<body>`. Answers come as callbacks
-where the page is served, or are asked for at `status_url`.
+`X-Gert-Signature: t=<unix>,kid=<key>,alg=<algorithm>,v1=<signature>` covers `<unix>.<body>`. Responses come as
+callbacks where the page is served, or are polled at `status_url`.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -12,9 +12,9 @@ from typing import Any, Final
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.approvals.ticket_document import request_document as described
 from gert.ecosystem.host.channels import ticket_summary
-from gert.ecosystem.host.channels.polling import Poll
+from gert.ecosystem.host.channels.page_urls import PageUrls
 from gert.ecosystem.host.channels.send import encoded, send
-from gert.ecosystem.host.channels.urls import Front
+from gert.ecosystem.host.channels.status_poll import StatusPoll
 from gert.ecosystem.host.config.approval_keys import NAMED_KEY, SIGNING_KEY, environment_key
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.run.journal import now
@@ -29,40 +29,40 @@ _UNBOUNDED: Final = ("command", "contract", "inputs", "extensions")
 
 
 class HttpChannel:
-    """Tells a service, and hears it where it answers."""
+    """Announces tickets to a service, and polls it for responses."""
 
     name = "http"
 
     def __init__(
-        self, settings: HttpApprovals, environ: Mapping[str, str], front: Front, clock: Callable[[], datetime] = now
+        self, settings: HttpApprovals, environ: Mapping[str, str], urls: PageUrls, clock: Callable[[], datetime] = now
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._environ = environ
-        self._front = front
+        self._urls = urls
 
     async def announce(self, view: TicketView) -> str | None:
         """Post the request; one that cannot be signed is not sent."""
         try:
             key = signing_key(self._settings.signing_key, self._environ)
         except GertError as problem:
-            return f"nobody was told: {problem.message}"
+            return f"not sent: {problem.message}"
         template = self._settings.url
-        body = encoded(request_document(view, self._front), template, self._environ)
+        body = encoded(request_document(view, self._urls), template, self._environ)
         return await send(template, body, self._environ, {SIGNATURE: signature_of(body, key, self._clock())})
 
     @asynccontextmanager
     async def listening(self, tickets: Tickets) -> AsyncIterator[None]:
-        """Ask for answers where the service gives them; callbacks come in where the page is served."""
+        """Poll for responses if there is a `status_url`; callbacks come to the page server."""
         if self._settings.status_url is None:
             yield
             return
-        async with Poll(self._settings.status_url, self._environ, tickets).going_on():
+        async with StatusPoll(self._settings.status_url, self._environ, tickets).running():
             yield
 
 
-def request_document(view: TicketView, front: Front) -> dict[str, Any]:
-    """The documented fields of a request, what it is bound to, and where to answer; bounded in size."""
+def request_document(view: TicketView, urls: PageUrls) -> dict[str, Any]:
+    """The documented fields of a request, with the URLs to respond at; limited in size."""
     ticket = view.ticket
     document = described(ticket.request)
     bounded = {name: shortened(document[name]) for name in _UNBOUNDED if document[name] is not None}
@@ -75,13 +75,13 @@ def request_document(view: TicketView, front: Front) -> dict[str, Any]:
         **document,
         **bounded,
         "preview": ticket_summary.cut(preview, MOST_PREVIEW) if preview is not None else None,
-        "callback_url": front.callback_url(ticket.id),
-        "page_url": front.page_url(ticket.id),
+        "callback_url": urls.callback_url(ticket.id),
+        "page_url": urls.page_url(ticket.id),
     }
 
 
 def signature_of(body: bytes, key: Key, moment: datetime) -> str:
-    """The header that says who sent a body, and when."""
+    """The signature header of a body."""
     seconds = int(moment.timestamp())
     signed = sign(key, f"{seconds}.".encode() + body)
     return f"t={seconds},kid={key.id},alg={signed.alg},v1={signed.value}"

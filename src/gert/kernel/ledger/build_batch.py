@@ -1,4 +1,4 @@
-"""From what a run of an agent or a runner says to what a ledger writes: numbered, chained and projected lines."""
+"""Build the batch that a ledger appends: events of an agent or runner run, numbered, chained and projected."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -15,7 +15,7 @@ from gert.kernel.ledger.projection import Projection, summary_type_of
 from gert.kernel.ledger.record import Batch, Event, Head
 
 ROOM = 64 * 1024
-"""Bytes of a line that are kept for what stands around a payload."""
+"""Bytes of a line that are reserved for the envelope around a payload."""
 
 
 class Entry(NamedTuple):
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     parent_step_key: str | None = None
 
 
-def compose(
+def build_batch(
     head: Head, moment: str, tenant: str | None, entries: Sequence[Entry], kind: Literal["agent", "runner"] = "agent"
 ) -> Batch:
     """Number, chain, fold and index events at the end of a run of an agent or a runner."""
@@ -65,7 +65,7 @@ def require_kind(head: Head, kind: str, tenant: str | None) -> None:
 
 
 def check_writable(payload: Payload) -> None:
-    """Refuse an event nobody could read again, or that fits no line: TraceError.
+    """Refuse an event that could not be decoded again, or is too large for a line: TraceError.
 
     Nothing checks the fields of an event when it is made, and some of them come from ports, hooks and callers.
     """
@@ -81,13 +81,13 @@ _encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
 def _written(payload: Payload) -> bytes:
-    """The data of an event as it stands in its line."""
+    """Encode the data of an event."""
     try:
         data = _encode(payload)
         again = _decoder(type(payload)).decode(data)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise TraceError(f"the event `{payload.type}` cannot be written: {said(error)}") from error
-    # What is no number is written as nothing.
+    # NaN and infinity are written as null.
     if again != payload:
         raise TraceError(f"the event `{payload.type}` cannot be written: it would be read as something else")
     if len(data) > MAX_LINE_BYTES - ROOM:

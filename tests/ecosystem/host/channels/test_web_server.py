@@ -9,9 +9,9 @@ import pytest
 from tests.ecosystem.approvals.asking import yes
 from tests.ecosystem.host.channels.connections import House, parsed, serving, visit
 
-from gert.ecosystem.host.channels.server import Site
-from gert.ecosystem.host.channels.urls import Front, Listen, parse_listen
-from gert.ecosystem.host.channels.web import Limits
+from gert.ecosystem.host.channels.page_server import PageServer
+from gert.ecosystem.host.channels.page_urls import Listen, PageUrls, parse_listen
+from gert.ecosystem.host.channels.web_server import Limits
 from gert.errors import UsageError
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost:%d\r\n"
@@ -21,7 +21,7 @@ def test_somebody_is_there(tmp_path: Path) -> None:
     async def act(house: House) -> None:
         got = await house.ask("GET", "/healthz")
         assert got.status == 200
-        assert json.loads(got.body) == {"status": "ok", "serves": house.front.links.mark}
+        assert json.loads(got.body) == {"status": "ok", "serves": house.urls.links.mark}
         assert got.header("content-security-policy").startswith("default-src 'none'")
 
     visit(tmp_path, act)
@@ -175,9 +175,9 @@ def test_a_fault_is_told_to_nobody_and_is_never_a_yes(tmp_path: Path, monkeypatc
 
 def test_an_address_that_is_taken_is_said_to_be_so(tmp_path: Path) -> None:
     async def act(house: House) -> None:
-        second = Front(house.store.folder, Listen("127.0.0.1", house.port))
-        with pytest.raises(UsageError, match="nobody can listen at"):
-            async with Site(second, house.store).serving():
+        second = PageUrls(house.store.folder, Listen("127.0.0.1", house.port))
+        with pytest.raises(UsageError, match="cannot listen at"):
+            async with PageServer(second, house.store).serving():
                 pass
 
     visit(tmp_path, act)
@@ -209,7 +209,7 @@ def test_what_is_no_address(text: str) -> None:
      ("10.0.0.7:80", False), ("10.0.0.7", False)],
 )  # fmt: skip
 def test_listening_everywhere_any_address_means_us_but_no_name(tmp_path: Path, host: str, is_us: bool) -> None:
-    assert Front(str(tmp_path), Listen("0.0.0.0", 8765)).is_called(host) == is_us
+    assert PageUrls(str(tmp_path), Listen("0.0.0.0", 8765)).accepts_host(host) == is_us
 
 
 # --- the secret behind the links
@@ -217,10 +217,10 @@ def test_listening_everywhere_any_address_means_us_but_no_name(tmp_path: Path, h
 
 def test_links_outlive_the_process_and_the_secret_is_its_owners(tmp_path: Path) -> None:
     folder = tmp_path / "approvals"
-    first, second = Front(str(folder)), Front(str(folder))
+    first, second = PageUrls(str(folder)), PageUrls(str(folder))
     assert first.links.token("run-1") == second.links.token("run-1")
     assert first.links.token("run-1") != first.links.token("run-2")
-    assert Front(str(tmp_path / "other")).links.token("run-1") != first.links.token("run-1")
+    assert PageUrls(str(tmp_path / "other")).links.token("run-1") != first.links.token("run-1")
     assert (folder / "page.key").stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -228,10 +228,10 @@ def test_links_outlive_the_process_and_the_secret_is_its_owners(tmp_path: Path) 
 def test_a_secret_that_others_may_read_is_not_used(tmp_path: Path) -> None:
     from gert.errors import TraceError
 
-    Front(str(tmp_path)).links.token("x")
+    PageUrls(str(tmp_path)).links.token("x")
     (tmp_path / "page.key").chmod(0o644)
-    with pytest.raises(TraceError, match="others may read"):
-        Front(str(tmp_path)).links.token("x")
+    with pytest.raises(TraceError, match="other users can read"):
+        PageUrls(str(tmp_path)).links.token("x")
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * 33], ids=["empty", "short", "long"])
@@ -240,8 +240,8 @@ def test_a_secret_that_is_none_is_not_used(tmp_path: Path, content: bytes) -> No
 
     (tmp_path / "page.key").write_bytes(content)
     (tmp_path / "page.key").chmod(0o600)
-    with pytest.raises(TraceError, match="does not hold a secret"):
-        Front(str(tmp_path)).links.token("x")
+    with pytest.raises(TraceError, match="is not a key"):
+        PageUrls(str(tmp_path)).links.token("x")
 
 
 def test_a_secret_that_is_a_link_is_not_used(tmp_path: Path) -> None:
@@ -249,14 +249,14 @@ def test_a_secret_that_is_a_link_is_not_used(tmp_path: Path) -> None:
 
     (tmp_path / "elsewhere").write_bytes(b"x" * 32)
     (tmp_path / "page.key").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TraceError, match="cannot be kept"):
-        Front(str(tmp_path)).links.token("x")
+    with pytest.raises(TraceError, match="cannot be used"):
+        PageUrls(str(tmp_path)).links.token("x")
 
 
 def test_many_who_need_the_secret_first_make_one(tmp_path: Path) -> None:
     async def act() -> set[str]:
-        fronts = [Front(str(tmp_path / "a")) for _ in range(20)]
-        return set(await asyncio.gather(*(asyncio.to_thread(front.links.token, "x") for front in fronts)))
+        fronts = [PageUrls(str(tmp_path / "a")) for _ in range(20)]
+        return set(await asyncio.gather(*(asyncio.to_thread(urls.links.token, "x") for urls in fronts)))
 
     assert len(asyncio.run(act())) == 1
 

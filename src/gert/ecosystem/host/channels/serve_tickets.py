@@ -1,4 +1,4 @@
-"""Serving all open tickets of a state directory until somebody ends it, for runs that do not wait themselves."""
+"""Serve the pages of all open tickets until interrupted, for runs that do not wait themselves."""
 
 import asyncio
 import os
@@ -10,10 +10,10 @@ import msgspec
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_tickets
 from gert.ecosystem.host.channels import ticket_summary
-from gert.ecosystem.host.channels.server import Site
-from gert.ecosystem.host.channels.settings import front_for
-from gert.ecosystem.host.channels.slack import slack_inbox
-from gert.ecosystem.host.channels.urls import Front, Listen, parse_listen
+from gert.ecosystem.host.channels.channels_for import page_urls_for
+from gert.ecosystem.host.channels.page_server import PageServer
+from gert.ecosystem.host.channels.page_urls import Listen, PageUrls, parse_listen
+from gert.ecosystem.host.channels.slack_channel import slack_inbox
 from gert.ecosystem.host.config.settings import settings_for
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
@@ -26,7 +26,7 @@ Problem = tuple[str, str | None]
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants served; `listen` goes before what is configured."""
+    """What to serve; `listen` overrides the configured address."""
 
     listen: Listen | None = None
     place: TicketPlace = TicketPlace()
@@ -34,14 +34,14 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """Where the server is, and whether Slack's buttons are heard."""
+    """The address of the server, and whether it accepts Slack's buttons."""
 
     address: str
     base_url: str
     slack: bool
 
 
-async def serve(
+async def serve_tickets(
     options: ServeOptions,
     environ: Mapping[str, str],
     on_start: Callable[[Served], object],
@@ -49,31 +49,31 @@ async def serve(
     on_problem: Callable[[Problem], object],
     working: str | None = None,
 ) -> None:
-    """Serve until Ctrl-C; `on_ticket` hears the id, page and title of each ticket that is open, once."""
+    """Serve until Ctrl-C; `on_ticket` is called once for each open ticket, with its id, page and title."""
     folder = working if working is not None else os.getcwd()
     workspace = Workspace(folder)
     settings = settings_for(workspace, folder, options.config, environ)
     state = state_dir(options.place.state_dir, workspace.project_root(folder), environ)
-    front = front_for(settings, state, options.listen)
-    if front.listen is None:
-        front.listen = parse_listen(DEFAULT_LISTEN)
+    urls = page_urls_for(settings, state, options.listen)
+    if urls.listen is None:
+        urls.listen = parse_listen(DEFAULT_LISTEN)
     slack = settings.approvals.slack if settings.approvals is not None else None
-    # Here somebody reads what is missing: a server without what was configured is not started.
-    inbox = slack_inbox(slack, environ, front) if slack is not None else None
+    # A person reads the error here, so a server that lacks a configured secret is not started.
+    inbox = slack_inbox(slack, environ, urls) if slack is not None else None
     over = asyncio.Event()
     place = options.place if options.place.is_named else TicketPlace(state_dir=state)
     with handle_signals(lambda _: over.set(), over.is_set):
         async with (
             open_tickets(place, environ, to_post=True, create=True) as tickets,
-            Site(front, tickets, inbox).serving(),
+            PageServer(urls, tickets, inbox).serving(),
         ):
-            on_start(Served(str(front.listen), front.base or "", inbox is not None))
-            await _watch(tickets, front, over, on_ticket, on_problem)
+            on_start(Served(str(urls.listen), urls.base or "", inbox is not None))
+            await _watch(tickets, urls, over, on_ticket, on_problem)
 
 
 async def _watch(
     tickets: Tickets,
-    front: Front,
+    urls: PageUrls,
     over: asyncio.Event,
     on_ticket: Callable[[str, str, str], object],
     on_problem: Callable[[Problem], object],
@@ -95,7 +95,7 @@ async def _watch(
         for view in found:
             if view.id not in shown:
                 shown.add(view.id)
-                on_ticket(view.id, front.page_url(view.id) or "", ticket_summary.title_of(view.ticket.request))
+                on_ticket(view.id, urls.page_url(view.id) or "", ticket_summary.title_of(view.ticket.request))
         try:
             async with asyncio.timeout(_EVERY):
                 await over.wait()

@@ -9,25 +9,25 @@ from msgspec import structs
 
 from gert.errors import IntegrityError
 from gert.kernel.events.agent import HarnessStage
-from gert.kernel.events.seal import CheckReport
+from gert.kernel.events.trace_seal import CheckReport
 from gert.kernel.foundation.signature import Keys, parse_key
-from gert.kernel.ledger import verify
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger import run_checks
+from gert.kernel.ledger.build_batch import Entry, build_batch
+from gert.kernel.ledger.head_seal import encode_snapshot, read_seal, seal_head
 from gert.kernel.ledger.record import Call, Event, Head, TicketRow
-from gert.kernel.ledger.seal import encode_snapshot, read_seal, seal_head
-from gert.kernel.ledger.verify import Recomputed, Stored
+from gert.kernel.ledger.run_checks import Recomputed, Stored
 
 NO_KEYS = Keys()
 KEY = parse_key("a secret that is long enough", "main")
 COLON = parse_key("a secret that is long enough", "a:b:c")
 OTHER = parse_key("another secret, long enough too", "main")
-BATCH = compose(
+BATCH = build_batch(
     Head("run"), "2026-02-28T12:00:00.000000Z", "acme", [Entry(HarnessStage(stage=str(n))) for n in range(4)]
 )
 EVENTS = list(BATCH.events)
 HEAD = structs.replace(BATCH.head, seal=seal_head(BATCH.head, KEY))
 # A genuine seal of an earlier end.
-EARLIER = compose(
+EARLIER = build_batch(
     Head("run"), "2026-02-28T12:00:00.000000Z", "acme", [Entry(HarnessStage(stage=str(n))) for n in range(3)]
 ).head
 OLD_SEAL = seal_head(EARLIER, KEY)
@@ -38,7 +38,7 @@ def check_run(events: Sequence[Event], head: Head | None, keys: Keys = NO_KEYS, 
     found = Recomputed("run")
     found.add_events(events)
     status, snapshot = (None, None) if head is None else (head.status, encode_snapshot(head))
-    return verify.check_run(found, Stored(head, status, (), (), snapshot), keys, **demands)
+    return run_checks.check_run(found, Stored(head, status, (), (), snapshot), keys, **demands)
 
 
 Change = Callable[[Head], Head | None]
@@ -153,8 +153,8 @@ def test_what_no_event_led_to_is_found(kind: str) -> None:
     }
     found = Recomputed("run")
     found.add_events(EVENTS)
-    assert [check.name for check in verify.check_run(found, rows[kind], Keys([KEY])).failures] == ["derived"]
-    assert verify.check_run(found, stored, Keys([KEY])).proven
+    assert [check.name for check in run_checks.check_run(found, rows[kind], Keys([KEY])).failures] == ["derived"]
+    assert run_checks.check_run(found, stored, Keys([KEY])).proven
 
 
 def stored_with(stored: Stored, **changes: Any) -> Stored:

@@ -22,7 +22,7 @@ from gert.errors import IntegrityError, TraceError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import decode, encode
-from gert.kernel.events.seal import SealReport, check_seal, seal
+from gert.kernel.events.trace_seal import SealReport, check_seal, seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import Keys, parse_key, sign
 

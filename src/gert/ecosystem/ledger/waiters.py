@@ -1,4 +1,4 @@
-"""Who waits for more of a run: woken when this process writes it, and looking now and then for what others write."""
+"""Callers that wait for events of a run: woken when this process writes it, and by polling for other processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -9,17 +9,17 @@ from gert.errors import GertError, TraceError
 Look = Callable[[Sequence[str]], Awaitable[Hashable]]
 
 
-class Waiting:
-    """Everyone who waits, by run; all on one event loop."""
+class Waiters:
+    """The waiting callers, by run; all on one event loop."""
 
     def __init__(self, poll_interval: float) -> None:
         self._poll_interval = poll_interval
         self._waiters: dict[str, set[asyncio.Event]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._closed = False
 
     def wake(self, run_id: str | None = None) -> None:
-        """Take note of what somebody else has written, to one run or to any."""
+        """Wake the callers that wait for a run, or for any."""
         if run_id is None:
             self._wake_all()
         else:
@@ -35,7 +35,7 @@ class Waiting:
         self._waiters.setdefault(run_id, set()).add(woken)
         try:
             while True:
-                # Before it is looked for: what comes in between wakes.
+                # Before the check: an event that is written in between wakes the caller.
                 woken.clear()
                 if self._closed:
                     raise is_closed()
@@ -43,8 +43,8 @@ class Waiting:
                     return True
                 if loop.time() >= deadline:
                     return False
-                if look is not None and self._looking is None and not self._closed:
-                    self._looking = loop.create_task(self._look_out(look))
+                if look is not None and self._polling is None and not self._closed:
+                    self._polling = loop.create_task(self._poll(look))
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(deadline):
                         await woken.wait()
@@ -52,10 +52,10 @@ class Waiting:
             self._leave(run_id, woken)
 
     def close(self) -> None:
-        """Send everyone away: nothing more will come."""
+        """Wake all callers: the ledger is closed."""
         self._closed = True
         self._wake_all()
-        self._stop_looking()
+        self._stop_polling()
 
     def _leave(self, run_id: str, woken: asyncio.Event) -> None:
         waiters = self._waiters[run_id]
@@ -63,7 +63,7 @@ class Waiting:
         if not waiters:
             del self._waiters[run_id]
         if not self._waiters:
-            self._stop_looking()
+            self._stop_polling()
 
     def _wake(self, run_id: str) -> None:
         for woken in self._waiters.get(run_id, ()):
@@ -73,13 +73,13 @@ class Waiting:
         for run_id in self._waiters:
             self._wake(run_id)
 
-    def _stop_looking(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+    def _stop_polling(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
 
-    async def _look_out(self, look: Look) -> None:
-        """Wake everyone whenever somebody else has written."""
+    async def _poll(self, look: Look) -> None:
+        """Wake all callers whenever another process has written."""
         seen: Hashable = None
         try:
             while True:
@@ -89,11 +89,11 @@ class Waiting:
                     self._wake_all()
                 seen = found
         except GertError:
-            # Whoever waits finds out by themselves, and begins to look again.
-            self._looking = None
+            # Each caller gets the error from its own read, and polling starts again.
+            self._polling = None
             self._wake_all()
 
 
 def is_closed() -> TraceError:
-    """Say that a ledger was closed."""
+    """The error of a closed ledger."""
     return TraceError("the ledger is closed", hint="open it again")

@@ -252,10 +252,10 @@ def test_without_its_link_a_page_is_not_shown(tmp_path: Path, link: str) -> None
 
 def test_the_link_of_another_ticket_opens_nothing(tmp_path: Path) -> None:
     async def act(house: House) -> None:
-        unanswered(house, await house.look(house.front.links.token("run-2")), 403)
+        unanswered(house, await house.look(house.urls.links.token("run-2")), 403)
         # Whether there is such a ticket, only its link tells.
         assert (await house.ask("GET", f"/t/run-2?k={house.link}")).status == 403
-        assert (await house.ask("GET", f"/t/run-2?k={house.front.links.token('run-2')}")).status == 404
+        assert (await house.ask("GET", f"/t/run-2?k={house.urls.links.token('run-2')}")).status == 404
 
     visit(tmp_path, act)
 
@@ -325,8 +325,8 @@ def test_a_form_of_another_ticket_answers_nothing(tmp_path: Path) -> None:
 
         other = house.store.opened(key="other")
         form = await house.fill()
-        body = {**form, "k": house.front.links.token(other.id)}
-        moved = House(house.front, house.store, other, house.clock, house.cookies)
+        body = {**form, "k": house.urls.links.token(other.id)}
+        moved = House(house.urls, house.store, other, house.clock, house.cookies)
         unanswered(moved, await moved.send(body), 403)
         unanswered(house, await house.send(body), 403)
 

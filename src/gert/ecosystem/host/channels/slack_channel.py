@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
+from gert.ecosystem.host.channels.page_urls import PageUrls
 from gert.ecosystem.host.channels.send import encoded, send
 from gert.ecosystem.host.channels.slack_blocks import message
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
-from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.notify.addresses import expand
 from gert.errors import InputError, IntegrityError
@@ -17,24 +17,24 @@ from gert.kernel.runbook.documents.project import SlackApprovals
 
 
 class SlackChannel:
-    """Tells people in Slack; what they press comes in where the page is served."""
+    """Announces tickets in Slack; buttons that are pressed reach the page server."""
 
     name = "slack"
 
     def __init__(
-        self, settings: SlackApprovals, environ: Mapping[str, str], front: Front, clock: Callable[[], datetime] = now
+        self, settings: SlackApprovals, environ: Mapping[str, str], urls: PageUrls, clock: Callable[[], datetime] = now
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._environ = environ
-        self._front = front
+        self._urls = urls
 
     async def announce(self, view: TicketView) -> str | None:
         """Post the message."""
-        # A button nobody hears is worse than none.
-        buttons = self._settings.signing_secret is not None and self._front.base is not None
-        # With buttons, Slack says who answers: on the page, everybody in the channel could be anybody.
-        page_url = self._front.look_url(view.id) if buttons else self._front.page_url(view.id)
+        # A button needs a server that handles it.
+        buttons = self._settings.signing_secret is not None and self._urls.base is not None
+        # With buttons, Slack identifies the approver; on the page, any reader of the channel could use any name.
+        page_url = self._urls.look_url(view.id) if buttons else self._urls.page_url(view.id)
         wanted = {person_key(name) for name in view.ticket.request.notify}
         mentions = [user for user, person in self._settings.users.items() if person_key(person) in wanted]
         shown = message(view, self._clock(), page_url=page_url, buttons=buttons, mentions=mentions)
@@ -43,18 +43,18 @@ class SlackChannel:
 
     @asynccontextmanager
     async def listening(self, tickets: Tickets) -> AsyncIterator[None]:
-        """Nothing to do but to say what is missing: the server listens."""
-        slack_inbox(self._settings, self._environ, self._front)
+        """Report a missing secret; the page server listens."""
+        slack_inbox(self._settings, self._environ, self._urls)
         yield
 
 
-def slack_inbox(settings: SlackApprovals, environ: Mapping[str, str], front: Front) -> SlackInbox | None:
-    """Where Slack's buttons lead to; none without a secret to know Slack by."""
+def slack_inbox(settings: SlackApprovals, environ: Mapping[str, str], urls: PageUrls) -> SlackInbox | None:
+    """The handler of Slack's buttons; None without a signing secret."""
     if settings.signing_secret is None:
         return None
     secret = expand(settings.signing_secret, environ).text
     webhook = expand(settings.webhook, environ)
     try:
-        return SlackInbox(secret, settings.users, webhook.text, front, secrets=(*webhook.secrets, secret))
+        return SlackInbox(secret, settings.users, webhook.text, urls, secrets=(*webhook.secrets, secret))
     except IntegrityError:
         raise InputError("the signing secret of the Slack app is too short to be one") from None

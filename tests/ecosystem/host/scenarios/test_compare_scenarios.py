@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.host.scenarios import compare as module
-from gert.ecosystem.host.scenarios.compare import Book, compare, recorded_run, select_scenarios
+from gert.ecosystem.host.scenarios import compare_scenarios as module
+from gert.ecosystem.host.scenarios.compare_scenarios import Book, compare, recorded_run, select_scenarios
 from gert.ecosystem.host.scenarios.folders import Folder, is_archived, scenarios_of
 from gert.ecosystem.host.scenarios.suite import run_suite
 from gert.errors import DocumentError, UsageError

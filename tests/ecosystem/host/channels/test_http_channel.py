@@ -12,10 +12,10 @@ from tests.ecosystem.host.channels.test_callbacks import as_sent
 from tests.ecosystem.notify.servers import Answer, Request, closed_port, flood, raw, serving, silence, status
 
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
-from gert.ecosystem.host.channels import polling
-from gert.ecosystem.host.channels.http import HttpChannel
-from gert.ecosystem.host.channels.polling import Poll
-from gert.ecosystem.host.channels.urls import Front, Listen
+from gert.ecosystem.host.channels import status_poll
+from gert.ecosystem.host.channels.http_channel import HttpChannel
+from gert.ecosystem.host.channels.page_urls import Listen, PageUrls
+from gert.ecosystem.host.channels.status_poll import StatusPoll
 from gert.errors import IntegrityError
 from gert.kernel.foundation.signature import Key, Keys, Signature, parse_key, verify
 from gert.kernel.runbook.documents.project import HttpApprovals
@@ -26,9 +26,9 @@ ANN_TEXT = "ed25519:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 
 def announced(tmp_path: Path, url: str, key_id: str | None = None, **environ: str) -> tuple[TicketView, str | None]:
     settings = HttpApprovals(url=url, status_url=None, signing_key=key_id)
-    front = Front(str(tmp_path / "approvals"), Listen("127.0.0.1", 8765))
+    urls = PageUrls(str(tmp_path / "approvals"), Listen("127.0.0.1", 8765))
     file = opened(tickets(tmp_path), preview="- a\n+ b")
-    return file, asyncio.run(HttpChannel(settings, environ, front, Clock()).announce(file))
+    return file, asyncio.run(HttpChannel(settings, environ, urls, Clock()).announce(file))
 
 
 def checked(request: Request, key: Key) -> dict[str, str]:
@@ -109,7 +109,7 @@ def polled(
     store = tickets(tmp_path)
     file = opened(store, **request)
     with serving(answer(file)) as server:
-        asked = Poll(server.url("/status/{ticket_id}"), {}, store)
+        asked = StatusPoll(server.url("/status/{ticket_id}"), {}, store)
 
         async def run() -> None:
             for _ in range(rounds):
@@ -144,7 +144,7 @@ def test_an_answer_that_was_taken_before_is_not_taken_again_by_another_process(t
     said = signed(file)
     asyncio.run(store.answer(file.id, said))
     with serving(document(as_sent(said))) as server:
-        asyncio.run(Poll(server.url("/{ticket_id}"), {}, store).round())
+        asyncio.run(StatusPoll(server.url("/{ticket_id}"), {}, store).round())
     assert len(store.now(file.id).responses) == 1
 
 
@@ -166,15 +166,15 @@ def test_a_service_that_has_no_answer_changes_nothing(tmp_path: Path, answer: An
 BAD: list[Any] = [
     pytest.param(lambda _: status(500), "the service answered 500", id="failing"),
     pytest.param(lambda _: status(302, "Location: http://evil.example"), "the service answered 302", id="elsewhere"),
-    pytest.param(lambda _: status(200, body=b"<html>"), "anything that can be read", id="a page"),
-    pytest.param(lambda _: status(200, body=b"\xff"), "anything that can be read", id="no text"),
-    pytest.param(lambda _: document([]), "anything that can be read", id="a list"),
-    pytest.param(lambda _: document({"approved": True}), "anything that can be read", id="half an answer"),
-    pytest.param(lambda _: status(200, body=b"[" * 60_000), "anything that can be read", id="nested without end"),
-    pytest.param(lambda _: flood, "said more than 65536 bytes", id="a flood"),
+    pytest.param(lambda _: status(200, body=b"<html>"), "service cannot be read", id="a page"),
+    pytest.param(lambda _: status(200, body=b"\xff"), "service cannot be read", id="no text"),
+    pytest.param(lambda _: document([]), "service cannot be read", id="a list"),
+    pytest.param(lambda _: document({"approved": True}), "service cannot be read", id="half an answer"),
+    pytest.param(lambda _: status(200, body=b"[" * 60_000), "service cannot be read", id="nested without end"),
+    pytest.param(lambda _: flood, "is longer than 65536 bytes", id="a flood"),
     pytest.param(lambda _: raw(b"nonsense\r\n\r\n"), "cannot be reached", id="nonsense"),
     pytest.param(
-        lambda file: document(as_sent(yes(ticket_id=file.id))), "only signed answers", id="an unsigned answer"
+        lambda file: document(as_sent(yes(ticket_id=file.id))), "a response must be signed", id="an unsigned answer"
     ),
     pytest.param(
         lambda file: document({**as_sent(signed(file)), "approved": False}), "no valid signature", id="flipped"
@@ -198,12 +198,12 @@ def test_a_service_that_says_nonsense_is_one_note_and_no_approval(tmp_path: Path
 def test_a_service_that_is_not_there_is_a_note(tmp_path: Path) -> None:
     store = tickets(tmp_path)
     file = opened(store)
-    assert not asyncio.run(Poll(f"http://127.0.0.1:{closed_port()}/{{ticket_id}}", {}, store).round())
+    assert not asyncio.run(StatusPoll(f"http://127.0.0.1:{closed_port()}/{{ticket_id}}", {}, store).round())
     assert store.now(file.id).notes == ("http: the service cannot be reached",)
 
 
 def test_a_service_that_never_answers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "ATTEMPT_SECONDS", 0.1)
+    monkeypatch.setattr(status_poll, "ATTEMPT_SECONDS", 0.1)
     _, file, _ = polled(tmp_path, lambda _: silence)
     assert file.notes == ("http: the service did not answer within 0.1 s",)
 
@@ -214,7 +214,7 @@ def test_asking_ends_with_the_wait(tmp_path: Path) -> None:
     with serving(status(204), document(as_sent(signed(file)))) as server:
 
         async def run() -> None:
-            async with Poll(server.url("/{ticket_id}"), {}, store, every=0.01).going_on():
+            async with StatusPoll(server.url("/{ticket_id}"), {}, store, every=0.01).running():
                 while store.now(file.id).status == "pending":
                     await asyncio.sleep(0.01)
             assert len(asyncio.all_tasks()) == 1
