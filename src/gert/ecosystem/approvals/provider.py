@@ -1,4 +1,4 @@
-"""Approval by tickets: a request in the ledger, channels that tell people, and responses from the run's inbox."""
+"""Approval by tickets: a request in the ledger, channels that announce it, and responses from the run's inbox."""
 
 import asyncio
 from collections.abc import Iterable

@@ -29,9 +29,9 @@ def test_a_server_that_goes_away_while_a_run_is_checked_is_irrelevant_of_the_run
     asyncio.run(work())
     place = Place(str(tmp_path), None, read_dsn(own_server.dsn, {}))
     with Runs(place) as runs:
-        assert check_record(runs.archive, RUN, NOBODY).holds
+        assert check_record(runs.reader, RUN, NOBODY).holds
         own_server.stop()
         with pytest.raises(Unavailable, match="cannot be reached"):
-            check_record(runs.archive, RUN, NOBODY)
+            check_record(runs.reader, RUN, NOBODY)
         with pytest.raises(Unavailable, match="cannot be reached"):
             list(runs.newest())

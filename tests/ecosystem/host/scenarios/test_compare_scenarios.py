@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gert.ecosystem.host.scenarios import compare_scenarios as module
-from gert.ecosystem.host.scenarios.compare_scenarios import Book, compare, recorded_run, select_scenarios
+from gert.ecosystem.host.scenarios.compare_scenarios import ReplayedRunbook, compare, recorded_run, select_scenarios
 from gert.ecosystem.host.scenarios.folders import Folder, is_archived, scenarios_of
 from gert.ecosystem.host.scenarios.suite import run_suite
 from gert.errors import DocumentError, UsageError
@@ -143,7 +143,7 @@ def test_only_what_says_so_is_archived(place: Place, test: str | None, archived:
 def test_a_runbook_that_is_not_valid_is_an_error(place: Place) -> None:
     place.write("book.yaml", "{")
     with pytest.raises(DocumentError):
-        Book(place.file, ENVIRON)
+        ReplayedRunbook(place.file, ENVIRON)
 
 
 def test_a_scenario_nobody_has_is_a_wrong_call(place: Place) -> None:

@@ -136,7 +136,7 @@ class Record(msgspec.Struct, frozen=True):
         return ResolvedInputs(ordered, self.started.input_sources, secrets)
 
     def options(self, **others: Any) -> RunOptions:
-        """The options that the run was started with, and others in their place."""
+        """The options that the run was started with, overridden by others."""
         taken = {name: getattr(self.start, name) for name in _TAKEN}
         return RunOptions(**{**taken, "mode": self.started.mode, **others})
 

@@ -1,4 +1,4 @@
-"""Verifying the record of a run of any kind: in its ledger, and by the seal in its last event."""
+"""Verify the record of a run of any kind: in its ledger, and by the seal in its last event."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import msgspec
 from gert.ecosystem.host.config.settings import settings_for, witness_place
 from gert.ecosystem.host.config.witness import find_missing, is_url, place_of, read_witness
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.ledger.verify_run import read_run
 from gert.errors import Busy, TraceError, Unavailable, UsageError
@@ -24,7 +24,7 @@ from gert.kernel.ledger.witness import NOT_WITNESSED, Witnessed
 
 
 class Demands(msgspec.Struct, frozen=True):
-    """Which signature is demanded: any, that of a key id, or none."""
+    """Which signature is required: any, one by a key id, or none."""
 
     keys: Keys
     key_id: str | None = None
@@ -33,7 +33,7 @@ class Demands(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified(CheckReport):
-    """What verifying a run found.
+    """The result of verifying a run.
 
     adopted: parts of the run that no key sealed while they were written, and that an operator adopted
     """
@@ -44,7 +44,7 @@ class Verified(CheckReport):
 
 
 class LedgerReport(NamedTuple):
-    """What verifying a ledger found.
+    """The result of verifying a ledger.
 
     elsewhere: how many runs its witness has of other ledgers, by ledger
     """
@@ -61,14 +61,14 @@ def check_ledger(
     witness: the file or URL to compare with; that of the settings of the working folder where none is named
     """
     witnessed = _witnessed(witness, environ)
-    orphans = runs.archive.ask(lambda ledger: ledger.orphans()) if runs.place.is_there else {}
+    orphans = runs.reader.ask(lambda ledger: ledger.orphans()) if runs.place.is_there else {}
     if run_id in orphans:
         return LedgerReport([_removed(run_id, orphans[run_id])], {})
     if run_id is not None:
         return LedgerReport([_check_one(runs, _found(runs, run_id, witnessed), demands, witnessed)], {})
     stored: list[str] = []
     if runs.place.is_there:
-        stored += (head.run_id for head in runs.archive.heads(on_unreadable=lambda run_id, _: stored.append(run_id)))
+        stored += (head.run_id for head in runs.reader.heads(on_unreadable=lambda run_id, _: stored.append(run_id)))
     known, here = set(stored), place_of(runs.place.ledger)
     others = {each.run_id: each.ledger for each in witnessed.heads if each.run_id not in known | orphans.keys()}
     gone = [run_id for run_id, ledger in others.items() if ledger in ("", here)]
@@ -83,7 +83,7 @@ def _removed(run_id: str, tables: Sequence[str]) -> Verified:
 
 
 def _found(runs: Runs, run_id: str, witnessed: Witnessed) -> str:
-    """The run that was named; one that only the witness has must be named whole."""
+    """Find the named run; one that only the witness has must be named by its whole id."""
     try:
         return runs.find(run_id)
     except UsageError:
@@ -109,15 +109,15 @@ def _witnessed(named: str | None, environ: Mapping[str, str]) -> Witnessed:
 def _check_one(runs: Runs, run_id: str, demands: Demands, witnessed: Witnessed) -> Verified:
     heads = [each for each in witnessed.heads if each.run_id == run_id]
     try:
-        missing = runs.archive.ask(lambda ledger: find_missing(ledger, run_id, witnessed)) if heads else None
-        is_gone = bool(heads) and runs.archive.head(run_id) is None
+        missing = runs.reader.ask(lambda ledger: find_missing(ledger, run_id, witnessed)) if heads else None
+        is_gone = bool(heads) and runs.reader.head(run_id) is None
     except (Busy, Unavailable):
         raise
     except TraceError as problem:
         missing, is_gone = problem.message, False
     if is_gone:
         return Verified(run_id=run_id, checks=(Check(1, "witness", False, missing or ""),))
-    found = check_record(runs.archive, run_id, demands)
+    found = check_record(runs.reader, run_id, demands)
     if witnessed is NOT_WITNESSED:
         return found
     reason = missing or witnessed.problem or f"the ledger has all {len(heads)} heads that the witness has"
@@ -127,15 +127,15 @@ def _check_one(runs: Runs, run_id: str, demands: Demands, witnessed: Witnessed) 
     return replace(found, checks=(*found.checks, check))
 
 
-def check_record(archive: Archive, run_id: str, demands: Demands) -> Verified:
+def check_record(reader: LedgerReader, run_id: str, demands: Demands) -> Verified:
     """Verify a run: chain, answers, head, derived rows and seal; of a run that ended also the seal in its trace."""
     found = Recomputed(run_id)
     try:
-        stored = archive.ask(lambda ledger: read_run(ledger, found))
+        stored = reader.ask(lambda ledger: read_run(ledger, found))
     except (Busy, Unavailable):
         raise
     except TraceError as problem:
-        # What cannot be read is not what was written.
+        # A row that cannot be read was changed.
         return Verified(run_id=run_id, checks=(Check(1, "chain", False, problem.message),))
     report = check_run(found, stored, demands.keys, require_seal=demands.require_signature, key_id=demands.key_id)
     checks = [*report.checks, *_trace_checks(found, stored, demands)]

@@ -1,4 +1,8 @@
-"""Comparing scenarios with what they led to before: their record, their test, or the runbook of another revision."""
+"""Compare the replay of scenarios with a baseline: their recorded trace, their test, or another revision.
+
+Both sides are replays of the same scenario, or one replay and the observation of a trace. All answers come from the
+scenario, so no record of a run is driven again (ADR 56).
+"""
 
 import asyncio
 import os
@@ -43,7 +47,7 @@ PATIENCE: Final = 60.0
 MOST_EVENTS: Final = 1_000_000
 
 Baseline = Literal["trace", "test", "none", "revision"]
-# What a scenario names that the runbook does not have (any more): that is what a comparison is there to tell.
+# Names in a scenario that the runbook no longer has: the comparison reports them.
 _GONE: Final = frozenset({"D60", "D61"})
 
 
@@ -88,7 +92,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return sum(not each.is_same for each in self.compared)
 
 
-class Book:
+class ReplayedRunbook:
     """A runbook that scenarios are replayed on."""
 
     def __init__(self, file: str, environ: Mapping[str, str], workspace: Workspace | None = None) -> None:
@@ -137,7 +141,7 @@ def compare(
 ) -> Comparison:
     """Replay scenarios on a runbook as it is, and compare them with their record or with another revision."""
     environ = dict(os.environ) if environ is None else environ
-    today = Book(file, environ)
+    today = ReplayedRunbook(file, environ)
     name = today.program.runbook.meta.name
     with ExitStack() as stack, asyncio.Runner() as runner:
         if against is None:
@@ -145,7 +149,7 @@ def compare(
             return Comparison(runbook=name, file=file, compared=found)
         was = stack.enter_context(snapshot(file, against, environ))
         try:
-            before = Book(was.runbook, environ, Workspace(was.working))
+            before = ReplayedRunbook(was.runbook, environ, Workspace(was.working))
         except GertError as problem:
             raise UsageError(
                 f"the runbook cannot be run as it was at `{against}`: {_without(was.runbook, file, problem.message)}"
@@ -161,7 +165,7 @@ def select_scenarios(file: str, names: Iterable[str], *, include_archived: bool)
 
 
 def recorded_run(folder: Folder) -> tuple[RunObservation | None, str | None, str | None]:
-    """What was seen of the run a scenario was recorded from, who ran it, and why that cannot be told."""
+    """The observation of the run a scenario was recorded from, its actor, and why it cannot be read."""
     if not is_file(folder.trace):
         return None, None, None
     seen, actor = RunObservation(), None
@@ -190,7 +194,7 @@ def _one(folder: Folder, compared: Callable[[Folder], Compared], baseline: Basel
         return Compared(scenario=folder.name, folder=folder.path, baseline=baseline, problem=problem.message)
 
 
-def _since_recorded(folder: Folder, book: Book, runner: asyncio.Runner) -> Compared:
+def _since_recorded(folder: Folder, book: ReplayedRunbook, runner: asyncio.Runner) -> Compared:
     recorded, actor, broken = recorded_run(folder)
     loaded, gone = book.load(folder)
     ran = runner.run(book.replay(loaded, actor))
@@ -218,7 +222,7 @@ def _contradicts(loaded: Loaded, recorded: RunObservation) -> str | None:
     return found.name if found is not None and found.name != "expected_events" else None
 
 
-def _since(folder: Folder, before: Book, today: Book, runner: asyncio.Runner) -> Compared:
+def _since(folder: Folder, before: ReplayedRunbook, today: ReplayedRunbook, runner: asyncio.Runner) -> Compared:
     actor = recorded_run(folder)[1]
     loaded, gone = today.load(folder)
     ran = runner.run(today.replay(loaded, actor))

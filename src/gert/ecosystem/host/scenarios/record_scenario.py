@@ -46,7 +46,7 @@ def recording_folder(chosen: str | None, runbook: str, run_id: str, environ: Map
 
 
 def _is_writable(path: str) -> bool:
-    """Whether a folder can be made there, as far as that can be told before a run has begun."""
+    """Whether a folder can be made there, as far as can be checked before a run."""
     above = os.path.dirname(os.path.abspath(path))
     while not os.path.lexists(above):
         above = os.path.dirname(above)
@@ -98,7 +98,7 @@ class Recording:
         again = await replay_again(Folder(self.folder), setup)
         if again.missing:
             return again.missing[0]
-        # Both as they are told: within the run, an outcome may hold references to secrets.
+        # As observed: within the run, an outcome may contain references to secrets.
         if again.seen.status != seen.status:
             return f"the run is {seen.status}, and its replay {again.seen.status}"
         if again.seen.outcome != seen.outcome:

@@ -45,7 +45,7 @@ async def find_record(
 async def retrace(
     runbook: str, name: str, record: Record, environ: Mapping[str, str], *, force: bool = False
 ) -> Recorded:
-    """Make a scenario of a run; refuse one of another runbook, unless told otherwise, and one that never ended."""
+    """Make a scenario of a run; refuse a changed runbook unless forced, and a run that has not ended."""
     target = scenario_folder(runbook, name)
     require_free(target)
     if record.started.mode != "real":
