@@ -15,7 +15,7 @@ from gert.ecosystem.ledger.verify_run import verify_run
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import encode_payload
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Head
 
@@ -28,7 +28,7 @@ LINE = encode_payload(SAID, 1, "bench", "2026-01-01T00:00:00.000000Z", None, Non
 
 def write(head: Head, moment: str) -> Batch:
     """One more summary."""
-    return compose(head, moment, "acme", (Entry(SAID),))
+    return build_batch(head, moment, "acme", (Entry(SAID),))
 
 
 def appending(ledger: Ledger, run_id: str, entries: int = WINDOW) -> Work:
@@ -54,7 +54,7 @@ async def fill(ledger: Ledger, run_id: str, events: int) -> None:
     """Make a run of so many events."""
     entries = [Entry(SAID)] * 1000
     for _ in range(events // 1000):
-        await ledger.append(run_id, lambda head, moment: compose(head, moment, "acme", entries))
+        await ledger.append(run_id, lambda head, moment: build_batch(head, moment, "acme", entries))
 
 
 def bare_sqlite(path: Path) -> tuple[sqlite3.Connection, Work]:

@@ -11,7 +11,7 @@ from gert.kernel.events.envelope import decode
 from gert.kernel.ledger.append_rules import check_follows
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Event, Expect, Head, Write, Written
-from gert.kernel.ledger.verify import Recomputed
+from gert.kernel.ledger.run_checks import Recomputed
 
 
 class MemoryLedger:

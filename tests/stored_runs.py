@@ -14,11 +14,11 @@ from gert.kernel.events.envelope import decode
 from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import Key
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import summary_type_of
 from gert.kernel.ledger.record import Batch, Event, Head, Written
-from gert.kernel.ledger.verify import Recomputed
+from gert.kernel.ledger.run_checks import Recomputed
 
 _TABLES = ("runs", "events", "answers", "calls", "tickets", "inbox", "output")
 
@@ -100,4 +100,4 @@ def store_notes(path: str | PathLike[str], run_id: str, count: int) -> None:
 async def append_notes(ledger: Ledger, run_id: str, count: int) -> None:
     """Append an agent run that has noted something so many times."""
     notes = [Entry(RunSummary(summary_type="note", summary_json=str(number))) for number in range(count)]
-    assert isinstance(await ledger.append(run_id, lambda head, now: compose(head, now, "acme", notes)), Written)
+    assert isinstance(await ledger.append(run_id, lambda head, now: build_batch(head, now, "acme", notes)), Written)

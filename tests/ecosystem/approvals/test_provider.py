@@ -27,10 +27,10 @@ from tests.ecosystem.approvals.asking import (
 )
 
 from gert.ecosystem.approvals import provider as module
-from gert.ecosystem.approvals.notify import Channels
+from gert.ecosystem.approvals.announce import Channels
+from gert.ecosystem.approvals.inbox import MOST_TAKEN
 from gert.ecosystem.approvals.port import StillOpen
 from gert.ecosystem.approvals.provider import TicketApprovals
-from gert.ecosystem.approvals.received import MOST_TAKEN
 from gert.ecosystem.approvals.responses import encode_response
 from gert.ecosystem.approvals.signatures import NO_KEYS
 from gert.ecosystem.approvals.tickets import Tickets, TicketView

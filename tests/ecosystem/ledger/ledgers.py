@@ -19,7 +19,7 @@ from gert.kernel.events.envelope import encode_payload
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.canonical import sha256_hex
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import Projection
 from gert.kernel.ledger.record import Batch, Event, Head, Write, Written, hash_answer
@@ -83,7 +83,7 @@ def says(*payloads: Payload, tenant: str = TENANT) -> Write:
     """Writes these events."""
 
     def write(head: Head, moment: str) -> Batch:
-        return compose(head, moment, tenant, [Entry(payload) for payload in payloads])
+        return build_batch(head, moment, tenant, [Entry(payload) for payload in payloads])
 
     return write
 
@@ -114,7 +114,7 @@ def starts(head: Head, moment: str) -> Batch:
     """Begins a run that nobody has begun."""
     if head.count:
         raise FileExistsError(head.run_id)
-    return compose(head, moment, TENANT, [Entry(RunStarted())])
+    return build_batch(head, moment, TENANT, [Entry(RunStarted())])
 
 
 async def written(ledger: Ledger, *payloads: Payload, run_id: str = RUN) -> Written:

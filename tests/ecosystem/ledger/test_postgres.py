@@ -21,8 +21,8 @@ from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import Envelope, encode
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import parse_key
+from gert.kernel.ledger.head_seal import read_seal
 from gert.kernel.ledger.record import Batch, Call, CallEnd, Event, Expect, Head, Held, Overtaken, Written
-from gert.kernel.ledger.seal import read_seal
 
 
 class TestOpening:

@@ -209,7 +209,7 @@ class TestBrokenConnections:
             await append_all(ledger, "run", ["a"])
             other_one = PostgresLedger(own_server.dsn, max_retry_attempts=1, poll_interval=0.1)
             waiting = asyncio.create_task(other_one.wait("run", 2, 60))
-            while not other_one._waiting._looking:
+            while not other_one._waiting._polling:
                 await asyncio.sleep(0.001)
             await asyncio.to_thread(own_server.stop)
             wanted = [

@@ -25,7 +25,7 @@ from gert.kernel.events.agent import PauseRequested, RunStarted
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import decode, format_timestamp
 from gert.kernel.foundation.names import is_run_id
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import Batch, Event, Head, RunFilter, Written
 
 HOSTILE = [
@@ -46,7 +46,7 @@ class TestAppending:
 
         def write(head: Head, moment: str) -> Batch:
             heads.append((head, moment))
-            return compose(head, moment, TENANT, [Entry(RunStarted())])
+            return build_batch(head, moment, TENANT, [Entry(RunStarted())])
 
         clock = Clock()
         async with LEDGERS[kind](place, clock=clock) as ledger:

@@ -170,7 +170,7 @@ async def test_a_head_this_process_wrote_is_not_checked_again(kind: str, place: 
     """Checking reads the last event and verifies a signature; in steady state neither is done."""
     async with LEDGERS[kind](place, key=KEY) as ledger:
         await written(ledger, PauseRequested(reason="audit", blocked=True, unblock_key="k"), note("x"))
-        sealer = ledger._terms.sealer  # type: ignore[attr-defined]
+        sealer = ledger._context.sealer  # type: ignore[attr-defined]
         for _ in range(3):
             head = await ledger.head(RUN)
             assert sealer.knows(head)

@@ -14,7 +14,7 @@ from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import Busy, RunError, TraceError
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.runbook import StepStart
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import Batch, Call, Head, RunFilter, Written
 
 
@@ -195,7 +195,7 @@ class TestTheDatabase:
     @in_loop
     async def test_keeps_no_half_of_what_it_cannot_keep(self, path: Path) -> None:
         def spoilt(head: Head, moment: str) -> Batch:
-            batch = compose(head, moment, TENANT, [Entry(note())])
+            batch = build_batch(head, moment, TENANT, [Entry(note())])
             return batch._replace(calls=[Call(RUN, batch.head.count, "tool", "k", "n", TENANT, moment, "a\ud800")])
 
         async with SqliteLedger(path) as ledger:

@@ -542,7 +542,7 @@ def test_it_is_tried_again(refusal: Answer, least: float) -> None:
         pytest.param(
             http(429, openai_error("No", code="insufficient_quota"), "Retry-After: 1"), 1, id="not without money"
         ),
-        pytest.param(http(200, response(output_text("nonsense"))), 1, id="not an answer that does not fit"),
+        pytest.param(http(200, response(output_text("nonsense"))), 1, id="not a response that does not fit"),
     ],
 )
 def test_it_is_not_tried_for_ever(refusal: Answer, attempts: int) -> None:

@@ -983,7 +983,7 @@ def test_nobody_can_tell() -> None:
         pytest.param(hangs, "TimeoutError", id="the look takes too long"),
     ],
 )
-def test_a_look_that_fails_says_nothing_about_the_call(reconcile: Any, why: str) -> None:
+def test_a_look_that_fails_is_irrelevant_about_the_call(reconcile: Any, why: str) -> None:
     result = looked(reconcile, timeout_seconds=0.05)
     assert result is not None
     assert result.outcome == "unknown_outcome"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.kernel.engine.state import State
-from gert.kernel.engine.stored import outputs_of
+from gert.kernel.engine.state_maps import outputs_of
 from gert.kernel.engine.view import visible
 from gert.kernel.foundation.globs import Visibility, parse_glob
 

@@ -16,7 +16,7 @@ from gert.kernel.events.catalogue import catalogue
 from gert.kernel.events.chain import GENESIS, read_chain
 from gert.kernel.events.envelope import Envelope, decode, encode
 from gert.kernel.events.payload import Payload, said, to_data
-from gert.kernel.events.seal import check_seal
+from gert.kernel.events.trace_seal import check_seal
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.signature import Keys
 

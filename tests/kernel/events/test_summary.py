@@ -11,7 +11,7 @@ from gert.errors import TraceError
 from gert.kernel.events.catalogue import catalogue
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import Envelope, decode, encode
-from gert.kernel.events.summary import LONGEST_TEXT, MOST_PER_RUN, RunSummary, says_nothing, without_item
+from gert.kernel.events.summary import LONGEST_TEXT, MOST_PER_RUN, RunSummary, is_irrelevant, without_item
 
 START = {"runbook": "health", "actor": "alice", "mode": "real"}
 NEEDED = {"run_start", "contract_violation", "break_glass", "outcome_resolved", "run_complete"}
@@ -41,7 +41,7 @@ def failed(**data: Any) -> Envelope:
 class TestWhichLinesMatter:
     @pytest.mark.parametrize("kind", sorted(catalogue()))
     def test_every_event_of_the_catalogue_is_told_by_its_first_bytes(self, kind: str) -> None:
-        assert bool(says_nothing(encode(event(kind, {})))) is (kind not in NEEDED)
+        assert bool(is_irrelevant(encode(event(kind, {})))) is (kind not in NEEDED)
 
     @pytest.mark.parametrize(
         "line",
@@ -59,10 +59,10 @@ class TestWhichLinesMatter:
         ],
     )
     def test_any_other_line_has_to_be_read(self, line: bytes) -> None:
-        assert not says_nothing(line)
+        assert not is_irrelevant(line)
 
     def test_a_type_that_begins_like_one_that_matters_does_not_matter(self) -> None:
-        assert says_nothing(b'{"seq":1,"run_id":"r","type":"run_complete_maybe","timestamp":""}')
+        assert is_irrelevant(b'{"seq":1,"run_id":"r","type":"run_complete_maybe","timestamp":""}')
 
 
 class TestBegin:

@@ -11,7 +11,7 @@ from gert.ecosystem.host.runs.traces import open_trace, verify_trace
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import encode
-from gert.kernel.events.seal import check_seal
+from gert.kernel.events.trace_seal import check_seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.signature import Keys, parse_key

@@ -8,7 +8,7 @@ from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import GENESIS, ChainReport, read_chain
 from gert.kernel.events.envelope import Envelope, encode
 from gert.kernel.events.payload import Payload, to_data
-from gert.kernel.events.seal import seal
+from gert.kernel.events.trace_seal import seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.signature import Key, Keys, parse_key

@@ -26,7 +26,7 @@ from gert.kernel.events.agent import (
 )
 from gert.kernel.events.payload import Payload
 from gert.kernel.ledger.agent_fold import Snapshot, Unit, fold, stage_of, units_of
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import Head
 
 MOMENT = "2030-01-01T00:00:00.000000Z"
@@ -46,7 +46,7 @@ def blocked(key: str | None) -> PauseRequested:
 
 
 def head_after(payloads: Sequence[Payload]) -> Head:
-    return compose(Head("r"), MOMENT, "acme", [Entry(each) for each in payloads]).head
+    return build_batch(Head("r"), MOMENT, "acme", [Entry(each) for each in payloads]).head
 
 
 def after(*payloads: Payload) -> Snapshot:
@@ -111,7 +111,7 @@ class TestLaws:
     def test_folding_in_batches_is_folding_one_by_one(self, events: list[Payload], size: int) -> None:
         head = Head("r")
         for start in range(0, len(events), size):
-            batch = compose(head, MOMENT, "acme", [Entry(each) for each in events[start : start + size]])
+            batch = build_batch(head, MOMENT, "acme", [Entry(each) for each in events[start : start + size]])
             # As a ledger keeps it: written and read again.
             kept = msgspec.json.decode(msgspec.json.encode(batch.head.snapshot), type=Snapshot)
             head = msgspec.structs.replace(batch.head, snapshot=kept)

@@ -1,1 +1,1 @@
-"""Ways to ask people for approval."""
+"""Providers of approval: the terminal, tickets and the drop box."""

@@ -50,7 +50,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    """A file that is no response a run could take, in words for people."""
+    """A file that is no valid response; the message is for people."""
 
 
 def _remove(path: str) -> None:
@@ -158,7 +158,7 @@ class DropBox:
         try:
             response = msgspec.json.decode(data, type=ResponseMessage).response()
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise _Refused("a file is no response") from None
+            raise _Refused("a file is not a response") from None
         flaw = unfit(response)
         if flaw is not None:
             raise _Refused(f"a response cannot be taken: {flaw}")
@@ -252,7 +252,7 @@ def _published(path: str) -> _Request:
                 raise DocumentError(f"`{path}` is not a regular file")
             return msgspec.json.decode(file.read(MAX_REQUEST + 1), type=_Request)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise DocumentError(f"`{path}` is no request for approval") from None
+        raise DocumentError(f"`{path}` is not a request for approval") from None
     except OSError as problem:
         raise DocumentError(f"`{path}` cannot be read: {_why(problem)}") from None
 

@@ -1,7 +1,7 @@
 """The ports of approvals: a provider that a run asks, channels that reach people, and the verification of signatures.
 
-A provider answers two requests of a run: `submit` returns a ticket at once, `wait` returns responses. A channel tells
-people about a ticket and posts their responses. Neither decides: `gert.kernel.governance.approval_rules` does, in the
+A provider answers two requests of a run: `submit` returns a ticket at once, `wait` returns responses. A channel
+announces a ticket and posts responses. Neither decides: `gert.kernel.governance.approval_rules` does, in the
 run.
 """
 
@@ -53,7 +53,7 @@ class Channel(Protocol):
         """The name of the channel in notes."""
 
     async def announce(self, ticket: "TicketView") -> str | None:
-        """Tell people that a ticket is open; returns why they could not be told.
+        """Announce an open ticket; returns why that failed.
 
         It has a few seconds and is then cancelled.
         """
@@ -62,7 +62,7 @@ class Channel(Protocol):
         """Collect responses while a run waits, and post each with `tickets.answer`.
 
         Entered and left in one task, at most once at a time, however many tickets wait. `tickets.answer` returns at
-        once why a response would not count, which is what the person should be told.
+        once why a response would not count, which the channel shows to the person.
         """
 
 

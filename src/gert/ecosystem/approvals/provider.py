@@ -1,4 +1,4 @@
-"""Approval by tickets: a request in the ledger, channels that tell people, and responses from the run's inbox."""
+"""Approval by tickets: a request in the ledger, channels that announce it, and responses from the run's inbox."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from gert.ecosystem.approvals.announce import Channels
 from gert.ecosystem.approvals.drop_box import DropBox
-from gert.ecosystem.approvals.notify import Channels
+from gert.ecosystem.approvals.inbox import untaken, verified
 from gert.ecosystem.approvals.port import Channel, SignatureVerifier, StillOpen
-from gert.ecosystem.approvals.received import untaken, verified
 from gert.ecosystem.approvals.responses import messages_of
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.errors import Busy, Unavailable

@@ -1,4 +1,4 @@
-"""Folders whose names last: a file is found after a loss of power only if every folder above it is."""
+"""Durable folders: a file survives a loss of power only if the names of all folders above it do."""
 
 import errno
 import os
@@ -24,14 +24,14 @@ def make_folder(path: str) -> None:
 
 
 def sync_folder_of(path: str) -> None:
-    """Make the name of a new file or folder durable; alone it would be without one."""
+    """Make the name of a new file or folder durable."""
     if os.name != "posix":
         return
     folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
     try:
         os.fsync(folder)
     except OSError as problem:
-        # Some file systems know no such thing for folders, and keep names in their own way.
+        # Some file systems cannot sync folders, and keep names durable in another way.
         if problem.errno not in _NOT_FOR_FOLDERS:
             raise
     finally:

@@ -13,7 +13,7 @@ _START_FIELD: Final = 19
 
 
 def this_process() -> Holder | None:
-    """This process; None where the system does not tell processes apart well enough."""
+    """This process; None where the system does not identify processes well enough."""
     return _process(os.getpid())
 
 

@@ -17,7 +17,7 @@ def utc_now() -> datetime:
 
 
 class Stamps:
-    """The time as events carry it, which is written faster than it can be made from a date."""
+    """Formats the time for events; the part up to the second is cached."""
 
     def __init__(self) -> None:
         self._second = -1

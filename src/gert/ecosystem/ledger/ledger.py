@@ -1,4 +1,4 @@
-"""The ledger over SQL: every question and change of the port, written once for both databases.
+"""The ledger over SQL: every read and write of the port, implemented once for both databases.
 
 A backend adds how statements are run (`_rows`), how a transaction is run (`_transact`), and how it learns that
 another process has written.
@@ -17,11 +17,12 @@ from gert.ecosystem.ledger import sql, transactions
 from gert.ecosystem.ledger.holder import is_running, this_process
 from gert.ecosystem.ledger.ids import new_id, stamps_of, utc_now
 from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, lease_of, message_of, ticket_of
-from gert.ecosystem.ledger.transactions import Dialect, Terms, Transaction
-from gert.ecosystem.ledger.waiting import Waiting, is_closed
+from gert.ecosystem.ledger.transactions import AppendContext, Dialect, Transaction
+from gert.ecosystem.ledger.waiters import Waiters, is_closed
 from gert.errors import Forbidden, TraceError, Unavailable
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.names import is_run_id
+from gert.kernel.ledger.head_seal import Sealer
 from gert.kernel.ledger.leases import check_fence, holds, taken_over
 from gert.kernel.ledger.limits import check_expects, check_name, check_run_id, check_tool
 from gert.kernel.ledger.port import OnUnreadable
@@ -46,14 +47,13 @@ from gert.kernel.ledger.record import (
     Write,
     Written,
 )
-from gert.kernel.ledger.seal import Sealer
 from gert.kernel.ledger.spending import SpendKind
 from gert.kernel.ledger.witness import Witness
 
 T = TypeVar("T")
 
 RESTART_SECONDS: Final = 30.0
-"""How long a server may be away before those who wait for more of a run are told."""
+"""Seconds a server may be unreachable before waiting callers get the error."""
 
 _PAGE: Final = 500
 _PAGE_BYTES: Final = 8 << 20
@@ -82,15 +82,15 @@ class SqlLedger(ABC):
     ) -> None:
         self._clock = clock if clock is not None else utc_now
         self._ids = ids if ids is not None else lambda: new_id(self._clock())
-        self._terms = Terms(dialect, sealer, self._clock, stamps_of(self._clock))
+        self._context = AppendContext(dialect, sealer, self._clock, stamps_of(self._clock))
         self._read_only = read_only
-        self._waiting = Waiting(poll_interval)
+        self._waiting = Waiters(poll_interval)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Task[None] | None = None
         self._fences: dict[str, int] = {}
         self.witness: Witness | None = None
 
-    # --- what a backend adds
+    # --- implemented by a backend
 
     @property
     @abstractmethod
@@ -119,17 +119,17 @@ class SqlLedger(ABC):
 
     @abstractmethod
     async def _close(self) -> None:
-        """Finish what was begun, then let go."""
+        """Finish pending work, then close."""
 
     def _file_id(self) -> str:
-        """What tells the file of this ledger from a copy of it; empty where it is not a file."""
+        """Distinguishes the file of this ledger from a copy; empty where it is not a file."""
         return ""
 
-    def _listen(self) -> None:  # noqa: B027 - a backend that only looks need not listen
-        """Begin to hear of what other processes write."""
+    def _listen(self) -> None:  # noqa: B027 - a backend that only polls need not listen
+        """Subscribe to the writes of other processes."""
 
     def _wrote(self, run_id: str) -> None:
-        """Tell waiting callers that a run was written."""
+        """Wake the callers that wait for a run."""
         self._waiting.wake(run_id)
 
     # --- changes
@@ -140,7 +140,7 @@ class SqlLedger(ABC):
 
     async def time(self) -> datetime:
         """The time by the clock that stamps messages."""
-        query = self._terms.dialect.now
+        query = self._context.dialect.now
         if query is None:
             return self._clock()
         [(now,)] = await self._read(query)
@@ -156,17 +156,17 @@ class SqlLedger(ABC):
         """Append what `write` makes of the head of the run; durable when this returns."""
         check_run_id(run_id)
         check_expects(expects)
-        fence, terms = self._fences.get(run_id), self._terms
+        fence, context = self._fences.get(run_id), self._context
 
         def done(result: Appended) -> None:
             if isinstance(result, Written):
-                terms.sealer.wrote(result.batch.head)
+                context.sealer.wrote(result.batch.head)
                 self._wrote(run_id)
 
         result = await self._change(
             run_id,
             lambda attempted: transactions.append(
-                terms, run_id, write, expects, fence, adopt=adopt, attempted=attempted
+                context, run_id, write, expects, fence, adopt=adopt, attempted=attempted
             ),
             done,
         )
@@ -175,46 +175,46 @@ class SqlLedger(ABC):
         return result
 
     async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> None:
-        """Leave a message for a run."""
+        """Post a message to a run."""
         check_run_id(run_id)
         check_name("ticket id", ticket_id)
         await self._change(
             run_id,
-            lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id),
+            lambda _: transactions.post(self._context, run_id, kind, body, ticket_id),
             lambda _: self._wrote(run_id),
         )
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
-        """Keep what running steps print."""
+        """Store the output of running steps."""
         if pieces:
             await self._change(run_id, lambda _: transactions.write_output(run_id, pieces))
 
     # --- leases
 
     async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
-        """Take the lease of a run, or renew it; None where another worker holds it."""
+        """Acquire the lease of a run, or renew it; None where another worker holds it."""
         check_run_id(run_id)
         process = this_process()
         holder = None if process is None else msgspec.structs.replace(process, file=self._file_id())
         wanted = Lease(run_id, worker_id, 0, NEVER, ttl_seconds, holder)
-        lease = await self._change(run_id, lambda _: transactions.acquire(self._terms, wanted, is_running))
+        lease = await self._change(run_id, lambda _: transactions.acquire(self._context, wanted, is_running))
         if lease is not None:
             self._fences[run_id] = lease.token
         return lease
 
     async def renew(self, run_id: str, worker_id: str, ttl_seconds: float, *, late: bool = False) -> Lease | None:
-        """Extend a lease that is still held, or that ran out and no other worker took; None where it is not."""
+        """Renew a lease that is still held; None where it is not."""
         check_run_id(run_id)
         fence = self._fences.get(run_id) if late else None
         return await self._change(
-            run_id, lambda _: transactions.renew(self._terms, run_id, worker_id, ttl_seconds, fence)
+            run_id, lambda _: transactions.renew(self._context, run_id, worker_id, ttl_seconds, fence)
         )
 
     async def release(self, run_id: str, worker_id: str) -> bool:
-        """Give a lease back; False where it was not held."""
+        """Release a lease; False where it was not held."""
         check_run_id(run_id)
         fence = self._fences.get(run_id)
-        released = await self._change(run_id, lambda _: transactions.release(self._terms, run_id, worker_id, fence))
+        released = await self._change(run_id, lambda _: transactions.release(self._context, run_id, worker_id, fence))
         held = None if released else await self.lease(run_id)
         # A lease that was lost is not claimed any more; that of another worker in this process stays.
         if held is None or held.token != self._fences.get(run_id):
@@ -223,7 +223,7 @@ class SqlLedger(ABC):
 
     async def lease(self, run_id: str) -> Lease | None:
         """The lease of a run, if a worker holds it now."""
-        rows = await self._of_run(self._terms.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
+        rows = await self._of_run(self._context.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
         if not rows:
             return None
         *columns, server_time = rows[0]
@@ -232,14 +232,14 @@ class SqlLedger(ABC):
 
     async def confirm(self, run_id: str) -> None:
         """Refuse where another worker has taken the run since this process acquired it: LeaseLost."""
-        rows = await self._of_run(self._terms.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
+        rows = await self._of_run(self._context.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
         lease = lease_of(run_id, rows[0][:-1][-5:]) if rows else None
         if lease is None or lease.token != self._fences.get(run_id):
             raise taken_over(run_id)
 
     async def check(self, run_id: str) -> Head | None:
         """The head of a run, unless an append would be refused now."""
-        rows = await self._of_run(self._terms.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
+        rows = await self._of_run(self._context.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
         if not rows:
             return None
         *columns, server_time = rows[0]
@@ -298,7 +298,7 @@ class SqlLedger(ABC):
         return {digest: bytes(rows[0][0]) for digest, rows in found.items() if rows}
 
     async def private(self, run_id: str) -> bytes | None:
-        """What was kept beside the run when it began."""
+        """The private bytes of a run."""
         rows = await self._of_run(sql.PRIVATE, run_id)
         return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
@@ -337,7 +337,7 @@ class SqlLedger(ABC):
         return [message_of(row) for row in await self._of_run(sql.MESSAGES, run_id, since, ticket_id)]
 
     async def output(self, run_id: str, key: str | None = None, since: int = 0) -> tuple[int, list[Output]]:
-        """What running steps printed after a number, and the number to go on from."""
+        """The output of running steps after a number, and the number to continue from."""
         rows = await self._of_run(sql.OUTPUT, run_id, since, key, heavy=True)
         return (rows[-1][0] if rows else since), [Output(*row[1:]) for row in rows]
 
@@ -418,7 +418,7 @@ class SqlLedger(ABC):
         return found
 
     async def schema_info(self) -> SchemaInfo:
-        """What the database says of itself."""
+        """The backend and schema version."""
         rows = await self._read(sql.SCHEMA)
         return SchemaInfo(self.backend, rows[0][0] if rows else "")
 
@@ -483,10 +483,10 @@ class SqlLedger(ABC):
                     return await self.lines(run_id, since, max(1, number - 1))
             return await self.lines(run_id, since, len(rows)) if rows else []
 
-    # --- life
+    # --- closing
 
     async def close(self) -> None:
-        """Finish what was begun, and let go."""
+        """Finish pending work, and close."""
         if self._closing is None:
             if self._loop is not None and not self._loop.is_closed():
                 self._check_usable()

@@ -1,4 +1,4 @@
-"""Rows of a ledger as the kernel knows them."""
+"""Conversion between rows of the database and structs of the kernel."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias

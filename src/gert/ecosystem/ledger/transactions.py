@@ -1,4 +1,4 @@
-"""Every change to a ledger as a transaction that names its statements and performs none of them.
+"""Every change to a ledger, as a transaction that yields its statements and executes none of them.
 
 A transaction is a generator: it yields statements and is sent their rows. SQLite runs it on a thread, Postgres on an
 event loop, each inside one database transaction; so an append is written once for both. Everything that may refuse
@@ -16,7 +16,8 @@ from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, lease_of, lease_valu
 from gert.errors import InputError, RunError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.canonical import sha256_hex
-from gert.kernel.ledger.append_rules import check_follows, rival, settled
+from gert.kernel.ledger.append_rules import check_follows, final_calls, rival
+from gert.kernel.ledger.head_seal import Sealer, encode_snapshot
 from gert.kernel.ledger.leases import IsRunning, acquired, check_fence, released, renewed
 from gert.kernel.ledger.record import (
     LIMIT_WINDOW,
@@ -40,7 +41,6 @@ from gert.kernel.ledger.record import (
     Write,
     Written,
 )
-from gert.kernel.ledger.seal import Sealer, encode_snapshot
 from gert.kernel.ledger.spending import Spend
 
 T = TypeVar("T")
@@ -80,8 +80,8 @@ class Dialect(NamedTuple):
     serialize: str | None = None
 
 
-class Terms(NamedTuple):
-    """What every append of one ledger goes by.
+class AppendContext(NamedTuple):
+    """What every transaction of one ledger needs.
 
     stamp: the time as events carry it
     """
@@ -109,7 +109,7 @@ def _lock(run_id: str, dialect: Dialect, clock: Callable[[], datetime]) -> Trans
 
 
 def append(
-    terms: Terms,
+    context: AppendContext,
     run_id: str,
     write: Write,
     expects: Sequence[Expect],
@@ -122,28 +122,28 @@ def append(
 
     attempted: a batch of which it is not known whether it was committed
     """
-    head, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
+    head, lease, now = yield from _lock(run_id, context.dialect, context.clock)
     if attempted is not None and (yield from _is_there(head, attempted)):
         return Written(attempted)
-    yield from _check_head(head, terms.sealer, adopt=adopt)
+    yield from _check_head(head, context.sealer, adopt=adopt)
     extended = check_fence(head, lease, fence, now)
     for key, last_seq in expects:
         [(found,)] = yield Read(sql.LAST_CALL, (run_id, key))
         if found != last_seq:
             return Overtaken(key)
-    batch = write(head, terms.stamp())
+    batch = write(head, context.stamp())
     check_follows(head, batch)
-    calls, ends = settled(batch)
-    other = yield from _rival(terms.dialect, run_id, calls, ends)
+    calls, ends = final_calls(batch)
+    other = yield from _rival(context.dialect, run_id, calls, ends)
     if other is not None:
         return Held(other)
-    exceeded = yield from _exceeded(terms, head, batch)
+    exceeded = yield from _exceeded(context, head, batch)
     if exceeded is not None:
         return exceeded
-    fitting, refused = yield from _claims(terms, run_id, batch.claims, now)
+    fitting, refused = yield from _claims(context, run_id, batch.claims, now)
     if not (batch.events or batch.answers or batch.documents or fitting):
         return Written(batch, refused)
-    batch = batch._replace(head=terms.sealer.seal(batch.head))
+    batch = batch._replace(head=context.sealer.seal(batch.head))
     if extended is not None:
         yield Change(sql.SET_LEASE, (lease_values(extended),))
     yield from _put(head, batch, calls, ends)
@@ -152,15 +152,15 @@ def append(
     return Written(batch, refused)
 
 
-def _exceeded(terms: Terms, head: Head, batch: Batch) -> Transaction[Exceeded | None]:
+def _exceeded(context: AppendContext, head: Head, batch: Batch) -> Transaction[Exceeded | None]:
     """The first limit that a batch exceeds."""
-    if terms.dialect.serialize is not None:
+    if context.dialect.serialize is not None:
         shared = (limit for limit in batch.limits if isinstance(limit, SpendLimit) or limit.seconds is not None)
         for name in sorted({msgspec.json.encode(limit.scope).decode() for limit in shared}):
-            yield Read(terms.dialect.serialize, (name,))
+            yield Read(context.dialect.serialize, (name,))
     for limit in batch.limits:
         # Requests and spending carry the time that stamps events, not that of the server.
-        begin = "" if limit.seconds is None else format_timestamp(terms.clock() - timedelta(seconds=limit.seconds))
+        begin = "" if limit.seconds is None else format_timestamp(context.clock() - timedelta(seconds=limit.seconds))
         if isinstance(limit, SpendLimit):
             [(counted,)] = yield Read(sql.SPENT, (*limit.scope, begin[:BUCKET]))
             own = sum(spend.amount for spend in batch.spends if spend[:3] == limit.scope)
@@ -180,12 +180,12 @@ def _requests(batch: Batch, limit: CallLimit) -> int:
 
 
 def _claims(
-    terms: Terms, run_id: str, claims: Sequence[Claim], now: datetime
+    context: AppendContext, run_id: str, claims: Sequence[Claim], now: datetime
 ) -> Transaction[tuple[list[tuple[str, ...]], dict[str, int]]]:
     """The rows of the claims that fit their limits, and the requests of those that do not, with what was counted."""
-    if terms.dialect.serialize is not None:
+    if context.dialect.serialize is not None:
         for key in sorted({claim.key for claim in claims if claim.limit is not None}):
-            yield Read(terms.dialect.serialize, (key,))
+            yield Read(context.dialect.serialize, (key,))
     at, begin = format_timestamp(now), format_timestamp(now - LIMIT_WINDOW)
     fitting: list[tuple[str, ...]] = []
     refused: dict[str, int] = {}
@@ -288,21 +288,23 @@ def _counted(spends: Sequence[Spend], minute: str) -> list[tuple[Any, ...]]:
 # --- leases
 
 
-def acquire(terms: Terms, wanted: Lease, is_running: IsRunning) -> Transaction[Lease | None]:
-    """Take or renew a lease."""
-    _, lease, now = yield from _lock(wanted.run_id, terms.dialect, terms.clock)
+def acquire(context: AppendContext, wanted: Lease, is_running: IsRunning) -> Transaction[Lease | None]:
+    """Acquire or renew a lease."""
+    _, lease, now = yield from _lock(wanted.run_id, context.dialect, context.clock)
     return (yield from _set(acquired(lease, wanted, now, is_running)))
 
 
-def renew(terms: Terms, run_id: str, worker_id: str, seconds: float, fence: int | None) -> Transaction[Lease | None]:
-    """Extend a lease; one that ran out only under its token `fence`."""
-    _, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
+def renew(
+    context: AppendContext, run_id: str, worker_id: str, seconds: float, fence: int | None
+) -> Transaction[Lease | None]:
+    """Renew a lease; an expired one only with its token `fence`."""
+    _, lease, now = yield from _lock(run_id, context.dialect, context.clock)
     return (yield from _set(renewed(lease, worker_id, seconds, now, fence)))
 
 
-def release(terms: Terms, run_id: str, worker_id: str, fence: int | None) -> Transaction[bool]:
-    """Give a lease back; `fence` is the token it was held under."""
-    _, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
+def release(context: AppendContext, run_id: str, worker_id: str, fence: int | None) -> Transaction[bool]:
+    """Release a lease; `fence` is the token it was held under."""
+    _, lease, now = yield from _lock(run_id, context.dialect, context.clock)
     # An earlier attempt may have been committed although its connection broke.
     is_done = lease is not None and lease.worker_id is None and lease.token == fence
     return (yield from _set(released(lease, worker_id, now))) is not None or is_done
@@ -314,11 +316,13 @@ def _set(lease: Lease | None) -> Transaction[Lease | None]:
     return lease
 
 
-# --- what others write
+# --- messages and output
 
 
-def post(terms: Terms, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None) -> Transaction[None]:
-    """Leave a message for a run; for one about a ticket, the right to read tickets is enough."""
+def post(
+    context: AppendContext, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None
+) -> Transaction[None]:
+    """Post a message to a run; for one about a ticket, the right to read tickets is enough."""
     if len(body) > MAX_MESSAGE:
         raise InputError(f"the message is too long: expected at most {MAX_MESSAGE} bytes, found {len(body)}")
     rows = yield Read(sql.RUN_OF, (run_id,)) if ticket_id is None else Read(sql.TICKET_OF, (run_id, ticket_id))
@@ -326,13 +330,13 @@ def post(terms: Terms, run_id: str, kind: MessageKind, body: bytes, ticket_id: s
         what = f"run `{run_id}`" if ticket_id is None else f"ticket `{ticket_id}` of run `{run_id}`"
         raise RunError(f"there is no {what}", hint="`gert run list` shows the runs of this ledger")
     values = (run_id, kind, body, ticket_id)
-    if terms.dialect.now is None:
-        yield Change(sql.POST_AT, ((*values, format_timestamp(terms.clock())),))
+    if context.dialect.now is None:
+        yield Change(sql.POST_AT, ((*values, format_timestamp(context.clock())),))
     else:
         yield Change(sql.POST, (values,))
 
 
 def write_output(run_id: str, pieces: Sequence[Output]) -> Transaction[None]:
-    """Keep what running steps print, of each the last part."""
+    """Store the output of running steps, of each the last part."""
     yield Change(sql.ADD_OUTPUT, [(run_id, *piece) for piece in pieces])
     yield Change(sql.TRIM_OUTPUT, [(run_id, key, MAX_OUTPUT) for key in dict.fromkeys(piece.key for piece in pieces)])

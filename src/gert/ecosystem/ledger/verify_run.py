@@ -3,11 +3,11 @@
 from typing import Final
 
 from gert.errors import Busy, RunNotFound, TraceError, Unavailable
-from gert.kernel.events.seal import Check, CheckReport
+from gert.kernel.events.trace_seal import Check, CheckReport
 from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Call, Head
-from gert.kernel.ledger.verify import Recomputed, Stored, check_run
+from gert.kernel.ledger.run_checks import Recomputed, Stored, check_run
 
 _NO_KEYS: Final = Keys()
 _PAGE: Final = 1000

@@ -1,1 +1,1 @@
-"""Telling others what a run came to."""
+"""Notifications about the outcome of a run."""

@@ -10,7 +10,7 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.lanes import ScopeClaims, is_serialized, run_after
 from gert.kernel.engine.requests import RunLanes, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
-from gert.kernel.engine.stored import Record, facts_of, outputs_of
+from gert.kernel.engine.state_maps import StateMap, facts_of, outputs_of
 from gert.kernel.engine.symbolic import UNKNOWN, GuardedState, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
 from gert.kernel.foundation.secret_refs import is_marked
@@ -98,7 +98,7 @@ def _source_of(over: Any) -> Any:
     return [_source_of(value) for value in over] if isinstance(over, list) else over
 
 
-def _record(step: Step, result: Result) -> Record:
+def _record(step: Step, result: Result) -> StateMap:
     return facts_of(result.facts).overlay(result.outputs) if step.executes else outputs_of(result.outputs)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from gert.kernel.engine.stored import (
+from gert.kernel.engine.state_maps import (
     KeyedResults,
     Origin,
-    Record,
     ReportMissingKey,
+    StateMap,
     add_places,
     facts_of,
     ignore_missing_key,
@@ -36,21 +36,21 @@ class Changes:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.names = Record()
+        self.names = StateMap()
         self.records: dict[str, tuple[Any, Any]] = {}
         # Dropped scopes apply before the values that were set in them afterwards.
         self.dropped: dict[tuple[str, ...], None] = {}
-        self.scopes: dict[tuple[str, ...], Record] = {}
+        self.scopes: dict[tuple[str, ...], StateMap] = {}
         # The step that wrote each scope, for the error when two lanes write it.
         self.writers: dict[tuple[str, ...], str] = {}
-        self.exports = Record()
+        self.exports = StateMap()
         self.shadowed: set[str] = set()
         self.loops: set[str] = set()
         self.skipped_write = False
 
-    def archive(self) -> Record:
+    def archive(self) -> StateMap:
         """Return the archive of an iteration: its names, and its records by step id."""
-        return Record({step_id: record for step_id, (record, _) in self.records.items()}).overlay(self.names)
+        return StateMap({step_id: record for step_id, (record, _) in self.records.items()}).overlay(self.names)
 
 
 class State:
@@ -60,7 +60,7 @@ class State:
 
     def __init__(self, names: Mapping[str, Any], report: ReportMissingKey = ignore_missing_key) -> None:
         self.report = report
-        self.root = Record({**names, STEP: Record(), SCOPE: Record()})
+        self.root = StateMap({**names, STEP: StateMap(), SCOPE: StateMap()})
         # Names that are not step ids: inputs, constants, outputs. They win over a step of the same name.
         self.bare: set[str] = set(names)
         self.counts: dict[str, Any] = {}
@@ -78,7 +78,7 @@ class State:
         """Copy the state for a lane or an iteration and track its changes; `uncertain` if its path may not be taken."""
         copy = State.__new__(State)
         copy.report = self.report
-        copy.root = Record({**self.root, STEP: Record(self.root[STEP])}, self.root.origins)
+        copy.root = StateMap({**self.root, STEP: StateMap(self.root[STEP])}, self.root.origins)
         copy.bare = set(self.bare)
         copy.counts = dict(self.counts)
         copy.shadowed = set(self.shadowed)
@@ -122,13 +122,13 @@ class State:
         counts = facts_of({"retry_count": self.counts[step_id]} if step_id in self.counts else {}, *places)
         facts = facts_of({"status": status}, *places).overlay(counts)
         shown: KeyedResults | Results
-        own: Record
+        own: StateMap
         if isinstance(results, Mapping):
             shown = KeyedResults(results, step_id, self.report, counts)
-            own = KeyedResults(results, step_id, self.report, Record()).overlay(facts)
+            own = KeyedResults(results, step_id, self.report, StateMap()).overlay(facts)
         else:
             shown = Results(results, counts)
-            own = Record({str(index): each for index, each in enumerate(results)}).overlay(facts)
+            own = StateMap({str(index): each for index, each in enumerate(results)}).overlay(facts)
         add_places(shown, *places)
         self._mark(loops={step_id})
         self._set_records(step_id, shown, own)
@@ -151,10 +151,11 @@ class State:
         shown = record if step_id in self.shadowed else record.overlay(fact)
         self._set_records(step_id, shown, own.overlay(fact))
 
-    def _records(self, step_id: str) -> tuple[Record, Record]:
+    def _records(self, step_id: str) -> tuple[StateMap, StateMap]:
         own = self.root[STEP].get(step_id)
         record = None if step_id in self.bare else self.root.get(step_id)
-        return (record if isinstance(record, Record) else Record()), (own if isinstance(own, Record) else Record())
+        first, second = (each if isinstance(each, StateMap) else StateMap() for each in (record, own))
+        return first, second
 
     def _set_records(self, step_id: str, record: Any, own: Any) -> None:
         self.root[STEP][step_id] = own
@@ -169,7 +170,7 @@ class State:
         add_places(values, (SCOPE, *scope))
         self.root[SCOPE] = _with_values(self.root[SCOPE], scope, values)
         if self.changes is not None:
-            self.changes.scopes[scope] = self.changes.scopes.get(scope, Record()).overlay(values)
+            self.changes.scopes[scope] = self.changes.scopes.get(scope, StateMap()).overlay(values)
             self.changes.writers[scope] = writer
 
     def drop_scope(self, scope: tuple[str, ...]) -> None:
@@ -209,7 +210,7 @@ class State:
             self._set_records(step_id, record.overlay(fact), own.overlay(fact))
 
     def skip_write(self) -> None:
-        """Record that a step which may write was only assumed."""
+        """StateMap that a step which may write was only assumed."""
         self.skipped_write = True
         if self.changes is not None:
             self.changes.skipped_write = True
@@ -257,7 +258,7 @@ class State:
         for scope in dict.fromkeys(scope for each in changed for scope in each.scopes):
             names = dict.fromkeys(name for each in changed for name in each.scopes.get(scope, ()))
             origins = [each.scopes[scope].origins for each in changed if scope in each.scopes]
-            self.set_scoped(scope, Record(dict.fromkeys(names, UNKNOWN), _common_origins(names, origins)))
+            self.set_scoped(scope, StateMap(dict.fromkeys(names, UNKNOWN), _common_origins(names, origins)))
         for name in dict.fromkeys(name for each in changed for name in each.names):
             value = _common_value([each.names.get(name, UNKNOWN) for each in changed], certain=certain)
             origin = _common_origins((name,), [each.names.origins for each in changed]).get(name)
@@ -292,7 +293,7 @@ def _common_origins(names: Iterable[str], origins: list[dict[str, Origin]]) -> d
     return {name: each[0] if len(each) == 1 else Origin.overlay(each) for name, each in found.items() if each}
 
 
-def _put(names: Record, name: str, value: Any, origin: Origin | None) -> None:
+def _put(names: StateMap, name: str, value: Any, origin: Origin | None) -> None:
     names[name] = value
     if origin is not None:
         names.origins[name] = origin
@@ -300,10 +301,10 @@ def _put(names: Record, name: str, value: Any, origin: Origin | None) -> None:
         names.origins.pop(name, None)
 
 
-def _with_fact(results: Any, fact: Record) -> Any:
+def _with_fact(results: Any, fact: StateMap) -> Any:
     """Return the results of a loop with one more fact beside them."""
     if isinstance(results, Results):
-        return Results(results, Record(results.facts, origins_of(results.facts)).overlay(fact))
+        return Results(results, StateMap(results.facts, origins_of(results.facts)).overlay(fact))
     if isinstance(results, KeyedResults):
         return KeyedResults(results, results.loop, results.report, results.beside.overlay(fact))
     return results
@@ -312,19 +313,19 @@ def _with_fact(results: Any, fact: Record) -> Any:
 def _invalidated(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return UNKNOWN
-    return Record({key: _invalidated(value) for key, value in tree.items()}, origins_of(tree))
+    return StateMap({key: _invalidated(value) for key, value in tree.items()}, origins_of(tree))
 
 
-def _record_at(tree: Any, path: tuple[str, ...]) -> Record | None:
+def _record_at(tree: Any, path: tuple[str, ...]) -> StateMap | None:
     for segment in path:
-        tree = tree.get(segment) if isinstance(tree, Record) else None
-    return tree if isinstance(tree, Record) else None
+        tree = tree.get(segment) if isinstance(tree, StateMap) else None
+    return tree if isinstance(tree, StateMap) else None
 
 
 def _without_path(tree: Any, path: tuple[str, ...]) -> Any:
-    if not isinstance(tree, Record) or path[0] not in tree:
+    if not isinstance(tree, StateMap) or path[0] not in tree:
         return tree
-    node = Record(tree, tree.origins)
+    node = StateMap(tree, tree.origins)
     rest = _without_path(node[path[0]], path[1:]) if len(path) > 1 else {}
     if rest == {}:
         del node[path[0]]
@@ -334,9 +335,9 @@ def _without_path(tree: Any, path: tuple[str, ...]) -> Any:
     return node
 
 
-def _with_values(tree: Any, path: tuple[str, ...], values: Record) -> Record:
+def _with_values(tree: Any, path: tuple[str, ...], values: StateMap) -> StateMap:
     """Return a copy of a tree with values set at a path; the rest is shared."""
-    node = Record(tree, tree.origins) if isinstance(tree, Record) else Record()
+    node = StateMap(tree, tree.origins) if isinstance(tree, StateMap) else StateMap()
     if not path:
         return node.overlay(values)
     below = None if path[0] in node.origins else node.get(path[0])

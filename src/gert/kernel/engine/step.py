@@ -24,6 +24,7 @@ from gert.kernel.engine.policy_gate import break_glass_override, permit, permit_
 from gert.kernel.engine.requests import Pause, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state import State
+from gert.kernel.engine.state_maps import outputs_of
 from gert.kernel.engine.step_events import (
     final_result,
     flow_start_event,
@@ -33,7 +34,6 @@ from gert.kernel.engine.step_events import (
     store_outputs,
 )
 from gert.kernel.engine.step_inputs import error_line, inputs_for
-from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import ContractEvaluated, Failure, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value

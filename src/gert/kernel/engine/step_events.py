@@ -12,8 +12,8 @@ from gert.kernel.engine.plan import StepSettings
 from gert.kernel.engine.requests import Emit
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import REPEAT, STEP
+from gert.kernel.engine.state_maps import outputs_of
 from gert.kernel.engine.step_inputs import masked_inputs
-from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.events.path import split
 from gert.kernel.events.runbook import ScopeExport, StepComplete, StepStart

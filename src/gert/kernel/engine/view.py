@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gert.kernel.engine.state import REPEAT, STEP
-from gert.kernel.engine.stored import KeyedResults, Origin, Place, Record, is_structure
+from gert.kernel.engine.state_maps import KeyedResults, Origin, Place, StateMap, is_structure
 from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, visible_part
 from gert.kernel.template.values import Results
 
 
-def visible(root: Record, visibility: Visibility, items: Mapping[str, Any]) -> dict[str, Any]:
+def visible(root: StateMap, visibility: Visibility, items: Mapping[str, Any]) -> dict[str, Any]:
     """Return the visible part of the state; the items of enclosing loops are always visible."""
     view = _View(visibility).of_root(root)
     loops = {REPEAT: root[REPEAT]} if REPEAT in root else {}
@@ -28,9 +28,9 @@ class _View:
         self._marks: dict[tuple[int, str], Marks] = {}
         self._values: dict[tuple[int, str, int], Any] = {}
 
-    def of_root(self, root: Record) -> dict[str, Any]:
+    def of_root(self, root: StateMap) -> dict[str, Any]:
         """Return the visible global names, and the records of steps under both of their names."""
-        records: Record = root[STEP]
+        records: StateMap = root[STEP]
         names = {name: value for name, value in root.items() if name != STEP}
         seen = self._kept(root, names, lambda key: self._of_record(key) if key in records else self._at((key,)))
         return {**seen, STEP: self._kept(records, records, self._of_record)}
@@ -45,11 +45,11 @@ class _View:
             marks = self._places[place] = self._at(place[:-1]).below(place[-1])
         return marks
 
-    def _kept(self, node: Record, values: Mapping[str, Any], marks_of: Callable[[str], Marks]) -> dict[str, Any]:
+    def _kept(self, node: StateMap, values: Mapping[str, Any], marks_of: Callable[[str], Marks]) -> dict[str, Any]:
         seen = {key: self._child(node, key, value, marks_of) for key, value in values.items()}
         return {key: value for key, value in seen.items() if value is not HIDDEN}
 
-    def _child(self, node: Record, key: str, value: Any, marks_of: Callable[[str], Marks]) -> Any:
+    def _child(self, node: StateMap, key: str, value: Any, marks_of: Callable[[str], Marks]) -> Any:
         origin = node.origins.get(key)
         if origin is not None:
             return self._stored(origin, key, value)
@@ -91,5 +91,5 @@ class _View:
             return visible_part(value, marks)
         return HIDDEN if marks.hides else self._structure(value, marks)
 
-    def _facts(self, facts: Mapping[str, Any], marks: Marks) -> Record:
-        return Record(self._kept(facts, facts, marks.below)) if isinstance(facts, Record) else Record()
+    def _facts(self, facts: Mapping[str, Any], marks: Marks) -> StateMap:
+        return StateMap(self._kept(facts, facts, marks.below)) if isinstance(facts, StateMap) else StateMap()

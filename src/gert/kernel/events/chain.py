@@ -188,7 +188,7 @@ class ChainReader:
         if self._completion is not None:
             self._after += 1
             if event.type not in AFTER_COMPLETE:
-                self._break("after_complete", f"`{event.type}` stands after `{RUN_COMPLETE}`")
+                self._break("after_complete", f"`{event.type}` follows `{RUN_COMPLETE}`")
             elif not _is_as_written(event, stored):
                 self._break("after_complete", f"the `{event.type}` after `{RUN_COMPLETE}` is not as gert writes it")
         elif event.type == RUN_COMPLETE:

@@ -145,7 +145,7 @@ _TAKES: Final[Mapping[str, Callable[[RunSummary, Envelope], None]]] = {
     "run_complete": _complete,
 }
 # The bound match method, without a wrapper: it is called for every line.
-says_nothing: Final[Callable[[bytes], object | None]] = re.compile(
+is_irrelevant: Final[Callable[[bytes], object | None]] = re.compile(
     rb'\{"seq":[0-9]{1,16},"run_id":"[A-Za-z0-9._-]{1,128}","type":"(?!(?:%b)")[a-z][a-z0-9_]{0,63}"'
     % "|".join(("run_start", *_TAKES)).encode()
 ).match

@@ -55,7 +55,7 @@ def approval_key_of(request: Mapping[str, Any] | None) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def recorded(grants: dict[str, Grant], said: RunSummary, seq: int) -> dict[str, Grant]:
+def after_record(grants: dict[str, Grant], said: RunSummary, seq: int) -> dict[str, Grant]:
     """Return the approvals after one more record; a rejection withdraws an approval that was not used."""
     key = said.summary_type.removeprefix(APPROVAL)
     others = {name: grant for name, grant in grants.items() if name != key}
@@ -66,7 +66,7 @@ def recorded(grants: dict[str, Grant], said: RunSummary, seq: int) -> dict[str, 
     return {**others, key: Grant(seq, reusable=record.reusable)} if record.approved else others
 
 
-def used(grants: dict[str, Grant], said: ToolRequested, seq: int) -> dict[str, Grant]:
+def after_request(grants: dict[str, Grant], said: ToolRequested, seq: int) -> dict[str, Grant]:
     """Return the approvals after a call that uses one."""
     key = said.approval_key
     if key is None or key not in grants or grants[key].reusable:
@@ -74,7 +74,7 @@ def used(grants: dict[str, Grant], said: ToolRequested, seq: int) -> dict[str, G
     return {**grants, key: msgspec.structs.replace(grants[key], used_by=seq)}
 
 
-def ended(grants: dict[str, Grant], said: ToolCompleted) -> dict[str, Grant]:
+def after_end(grants: dict[str, Grant], said: ToolCompleted) -> dict[str, Grant]:
     """Return the approvals after a call has ended: its own is used up, or available again."""
     for key, grant in grants.items():
         if grant.used_by == said.request_seq:
@@ -85,13 +85,15 @@ def ended(grants: dict[str, Grant], said: ToolCompleted) -> dict[str, Grant]:
     return grants
 
 
-def opened(tickets: dict[str, OpenTicket], said: ApprovalSubmitted) -> dict[str, OpenTicket]:
+def after_submission(tickets: dict[str, OpenTicket], said: ApprovalSubmitted) -> dict[str, OpenTicket]:
     """Return the open tickets after one more."""
     key = approval_key_of(said.request)
     ticket = OpenTicket(said.ticket_id, said.request_hash, said.expires_at or "")
     return tickets if key is None else {**tickets, key: ticket}
 
 
-def closed(tickets: dict[str, OpenTicket], said: ApprovalResolved | ApprovalOutdated) -> dict[str, OpenTicket]:
+def after_resolution(
+    tickets: dict[str, OpenTicket], said: ApprovalResolved | ApprovalOutdated
+) -> dict[str, OpenTicket]:
     """Return the open tickets after one was decided or withdrawn."""
     return {key: ticket for key, ticket in tickets.items() if ticket.ticket_id != said.ticket_id}

@@ -1,7 +1,7 @@
-"""What the events of an agent run come to so far: one fold, from which status, progress and explanations are read.
+"""The fold of an agent run's events: status, progress and explanations are read from it.
 
-A snapshot is kept beside the end of the run and folded on in the append itself, so that asking how a run stands
-costs the same however long it is.
+The snapshot is stored in the head of the run and folded in the append itself, so reading the status of a run costs the
+same however long it is.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ LifecycleStatus = Literal["active", "paused", "failed", "completed"]
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pause or block nobody has cleared yet."""
+    """A pause or block that is not cleared yet."""
 
     seq: int
     reason: str
@@ -54,9 +54,9 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
-    """How a run stands.
+    """The state of an agent run.
 
-    asleep: how the run ended, or how the harness put it down; None while it is worked on
+    asleep: how the run ended, or the status its harness ended with; None while it is active
     calls_by_tool: how often each tool was requested
     tickets: open approval requests, by approval key
     approvals: approvals that were given, by approval key
@@ -92,7 +92,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
 
     @property
     def status(self) -> LifecycleStatus:
-        """Where a run stands in its life; one whose tasks are not all done is not completed."""
+        """The status of the run; one whose tasks are not all done is not completed."""
         if self.asleep == "failed":
             return "failed"
         if self.pauses:
@@ -112,7 +112,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
 
 
 def fold(snapshot: Snapshot, payload: Payload, seq: int) -> Snapshot:
-    """What a run comes to after one more event."""
+    """The snapshot after one more event."""
     changes: dict[str, Any] = {"last_type": payload.type}
     step_key = getattr(payload, "step_key", None)
     if step_key is not None:
@@ -128,7 +128,7 @@ def _paused(snapshot: Snapshot, said: PauseRequested, seq: int) -> Mapping[str, 
 
 
 def _resumed(snapshot: Snapshot, _: ResumeRequested, __: int) -> Mapping[str, Any]:
-    # Blocks stay: only who names them clears them.
+    # Blocks stay: each is cleared by its key.
     pauses = tuple(pause for pause in snapshot.pauses if pause.blocked)
     return {"pauses": pauses, "asleep": None, "failure_reason": None, "failure_step": None}
 
@@ -141,14 +141,14 @@ def _noted(snapshot: Snapshot, said: RunSummary, seq: int) -> Mapping[str, Any]:
     if said.summary_type == TASK_PROGRESS:
         return _tasks(said.summary_json)
     if said.summary_type.startswith(agent_approvals.APPROVAL):
-        return {"approvals": agent_approvals.recorded(snapshot.approvals, said, seq)}
+        return {"approvals": agent_approvals.after_record(snapshot.approvals, said, seq)}
     return {}
 
 
 def _tasks(text: str) -> Mapping[str, Any]:
     units = read_units(text)
     if units is None:
-        # Tasks nobody can read are not tasks that are done.
+        # Tasks that cannot be read are not done.
         return {}
     states = [unit.state for unit in units]
     return {
@@ -196,7 +196,7 @@ def _asked_model(snapshot: Snapshot, said: ModelRequested, seq: int) -> Mapping[
 
 
 def _answered(snapshot: Snapshot, said: ModelCompleted | ModelFailed, seq: int) -> Mapping[str, Any]:
-    # An answer nobody can use is paid all the same.
+    # An answer that cannot be used is paid for, too.
     is_unknown = isinstance(said, ModelFailed) and spending.is_cost_unknown(said)
     kept = snapshot.reserved.get(said.request_seq, 0) if is_unknown else 0
     return {
@@ -216,20 +216,20 @@ def _asked_tool(snapshot: Snapshot, said: ToolRequested, seq: int) -> Mapping[st
         "tool_calls": snapshot.tool_calls + 1,
         "calls_by_tool": {**counts, name: counts.get(name, 0) + 1},
         "last_tool": name,
-        "approvals": agent_approvals.used(snapshot.approvals, said, seq),
+        "approvals": agent_approvals.after_request(snapshot.approvals, said, seq),
     }
 
 
 def _tool_ended(snapshot: Snapshot, said: ToolCompleted, _: int) -> Mapping[str, Any]:
-    return {"last_tool": said.tool_name, "approvals": agent_approvals.ended(snapshot.approvals, said)}
+    return {"last_tool": said.tool_name, "approvals": agent_approvals.after_end(snapshot.approvals, said)}
 
 
 def _asked_people(snapshot: Snapshot, said: ApprovalSubmitted, _: int) -> Mapping[str, Any]:
-    return {"tickets": agent_approvals.opened(snapshot.tickets, said)}
+    return {"tickets": agent_approvals.after_submission(snapshot.tickets, said)}
 
 
 def _people_decided(snapshot: Snapshot, said: ApprovalResolved | ApprovalOutdated, _: int) -> Mapping[str, Any]:
-    return {"tickets": agent_approvals.closed(snapshot.tickets, said)}
+    return {"tickets": agent_approvals.after_resolution(snapshot.tickets, said)}
 
 
 _CHANGES: Mapping[type[Payload], Callable[[Snapshot, Any, int], Mapping[str, Any]]] = {
@@ -269,12 +269,12 @@ _PROGRESS = msgspec.json.Decoder(_Progress)
 
 
 def units_of(text: str) -> tuple[Unit, ...]:
-    """The tasks a `task_progress` summary tells of; none where it cannot be read."""
+    """The tasks in a `task_progress` summary; empty where it cannot be read."""
     return read_units(text) or ()
 
 
 def read_units(text: str) -> tuple[Unit, ...] | None:
-    """The tasks a `task_progress` summary tells of; None where it cannot be read."""
+    """The tasks in a `task_progress` summary; None where it cannot be read."""
     try:
         return _PROGRESS.decode(text).units
     except (msgspec.MsgspecError, RecursionError):

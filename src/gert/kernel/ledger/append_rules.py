@@ -1,4 +1,4 @@
-"""The rules of an append, for every ledger: whether a batch follows the head, and how its calls stand."""
+"""The rules of an append, for every ledger: whether a batch follows the head, and the calls it opens and ends."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -72,8 +72,8 @@ def _check_answer(answer: bytes) -> None:
         raise TraceError(f"an answer is too large: expected at most {MAX_ANSWER_BYTES} bytes, found {len(answer)}")
 
 
-def settled(batch: Batch) -> tuple[Sequence[Call], Sequence[CallEnd]]:
-    """The new calls as the whole batch leaves them, and what it says about calls before it."""
+def final_calls(batch: Batch) -> tuple[Sequence[Call], Sequence[CallEnd]]:
+    """The new calls with their ends in the same batch applied, and the ends of earlier calls."""
     if not (batch.calls and batch.ends):
         return batch.calls, batch.ends
     calls = {call.seq: call for call in batch.calls}
@@ -87,7 +87,7 @@ def settled(batch: Batch) -> tuple[Sequence[Call], Sequence[CallEnd]]:
 def rival(
     run_id: str, calls: Sequence[Call], ends: Sequence[CallEnd], holders: Callable[[Call], Iterable[Call]]
 ) -> Call | None:
-    """The call that keeps one of the new ones from being made: it holds the semantic key, and still does afterwards.
+    """The call that prevents one of the new ones: it holds the same semantic key, and still does after the batch.
 
     holders: all calls that may have happened and have the same semantic key; there are several where one turned out
         to have happened after another was made

@@ -1,4 +1,4 @@
-"""The rules of leases: who may take, extend and give one back, and who may append under it."""
+"""The rules of leases: which worker may acquire, renew and release one, and append under it."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ def holds(lease: Lease | None, now: datetime) -> Lease | None:
 
 
 def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_running: IsRunning) -> Lease | None:
-    """The lease after a worker asks for it; None where another worker holds it.
+    """The lease after a worker acquires it; None where another worker holds it.
 
     wanted: the run, worker, duration and process that ask; the rest is set here
     """
@@ -36,7 +36,7 @@ def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_running: IsRu
     # A copy of the file has the lease of the original, which is renewed there and not here.
     if runs and lease.holder and wanted.holder and lease.holder.file != wanted.holder.file:
         return None
-    # A process that goes on under a lease that ran out keeps its token; another one of the same name gets a new one.
+    # A process that continues under an expired lease keeps its token; another one of the same name gets a new one.
     is_same = lease.worker_id == wanted.worker_id and lease.holder == wanted.holder
     keeps = is_same and (held is not None or wanted.holder is not None)
     return msgspec.structs.replace(wanted, token=lease.token if keeps else lease.token + 1, expires_at=until)
@@ -45,9 +45,9 @@ def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_running: IsRu
 def renewed(
     lease: Lease | None, worker_id: str, seconds: float, now: datetime, fence: int | None = None
 ) -> Lease | None:
-    """The lease after its holder extends it; None where the worker does not hold it.
+    """The lease after its holder renews it; None where the worker does not hold it.
 
-    fence: the token of the worker; a lease that ran out under it, and that no other worker took, is extended as well
+    fence: the token of the worker; an expired lease with this token is renewed as well
     """
     until = _until(worker_id, seconds, now)
     held = lease if lease is not None and lease.token == fence else holds(lease, now)
@@ -57,7 +57,7 @@ def renewed(
 
 
 def released(lease: Lease | None, worker_id: str, now: datetime) -> Lease | None:
-    """The lease after its holder gives it back, which keeps its token; None where it was not held."""
+    """The lease after its holder releases it, with the same token; None where it was not held."""
     check_name("worker id", worker_id)
     held = holds(lease, now)
     if held is None or held.worker_id != worker_id:
@@ -71,10 +71,10 @@ def taken_over(run_id: str) -> LeaseLost:
 
 
 def check_fence(head: Head, lease: Lease | None, fence: int | None, now: datetime) -> Lease | None:
-    """Refuse an append without the lease, or under one that another worker has taken since: LeaseLost.
+    """Refuse an append without the lease, or under one that another worker has acquired since: LeaseLost.
 
-    The lease as the append leaves it: one that ran out and that no other worker took is renewed, so that a process
-    that was frozen for a while goes on. None where the lease stays as it is.
+    Returns the lease after the append: an expired one that no other worker acquired is renewed, so that a process
+    that was frozen for a while continues. None where the lease does not change.
     """
     held = holds(lease, now)
     if fence is None:

@@ -14,14 +14,14 @@ MAX_NAME_BYTES: Final = 2000
 """With the id of its run it must fit into a third of a page, which is what Postgres allows in an index."""
 
 MAX_TOGETHER_BYTES: Final = 2500
-"""The same for tenant, tool and semantic key, which stand in an index together."""
+"""The same for tenant, tool and semantic key, which share an index."""
 
 _SHORT: Final = 500
-"""So many characters fit, whatever they are."""
+"""Text of this many characters always fits."""
 
 
 def check_run_id(run_id: str) -> None:
-    """Refuse what cannot name a run: RunError."""
+    """Refuse an invalid run id: RunError."""
     if not is_run_id(run_id):
         raise RunError(f"`{run_id}` is not a run id", hint="letters, digits and ._:@+=~- only")
 
@@ -33,7 +33,7 @@ def check_name(what: str, name: str | None) -> None:
 
 
 def check_tool(tenant: str | None, name: str, semantic_key: str | None) -> None:
-    """Refuse names a tool call could not be found by: InputError."""
+    """Refuse names that a tool call cannot be looked up by: InputError."""
     found = {"tenant": tenant or "", "tool name": name, "semantic key": semantic_key or ""}
     for what, text in found.items():
         check_name(what, text)

@@ -1,8 +1,7 @@
-"""The port: what every ledger promises to everything that records or reads a run.
+"""The port of the ledger: everything that records or reads a run uses it.
 
-A ledger is dumb. It keeps lines beside the few columns they are looked up by, and hands the head of a run to the
-function that appends: number, previous hash and everything derived from them are computed while no other process
-can append.
+A ledger stores lines beside the few columns they are looked up by. It passes the head of a run to the function that
+appends: number, previous hash and everything derived from them are computed while no other process can append.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -79,28 +78,28 @@ class Ledger(Protocol):
         ...
 
     async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> None:
-        """Leave a message for a run; needs no lease. Refused where there is no such run, or no such ticket of it."""
+        """Post a message to a run; needs no lease. Refused where there is no such run, or no such ticket of it."""
         ...
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
-        """Keep what running steps print, for others to watch: of each the last `MAX_OUTPUT` characters or more."""
+        """Store the output of running steps for `gert logs`: of each the last `MAX_OUTPUT` characters or more."""
         ...
 
     # --- leases
 
     async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
-        """Take the lease of a run, or renew it; None where another worker holds it."""
+        """Acquire the lease of a run, or renew it; None where another worker holds it."""
         ...
 
     async def renew(self, run_id: str, worker_id: str, ttl_seconds: float, *, late: bool = False) -> Lease | None:
-        """Extend a lease that is still held; None where it is not.
+        """Renew a lease that is still held; None where it is not.
 
-        late: extend also one that was acquired here and ran out, where no other worker took it since
+        late: also renew an expired one that was acquired here, where no other worker has acquired it since
         """
         ...
 
     async def release(self, run_id: str, worker_id: str) -> bool:
-        """Give a lease back; False where it was not held."""
+        """Release a lease; False where it was not held."""
         ...
 
     async def lease(self, run_id: str) -> Lease | None:
@@ -154,7 +153,7 @@ class Ledger(Protocol):
         ...
 
     async def private(self, run_id: str) -> bytes | None:
-        """What was kept beside the run when it began; it is in no event and no export."""
+        """The private bytes stored with the first append; they are in no event and no export."""
         ...
 
     async def calls(self, run_id: str, key: str, limit: int = MOST_CALLS) -> list[Call]:
@@ -189,7 +188,7 @@ class Ledger(Protocol):
         ...
 
     async def output(self, run_id: str, key: str | None = None, since: int = 0) -> tuple[int, list[Output]]:
-        """What running steps printed after the number `since`, and the number to go on from."""
+        """The output of running steps after the number `since`, and the number to continue from."""
         ...
 
     # --- many runs
@@ -230,7 +229,7 @@ class Ledger(Protocol):
         ...
 
     async def schema_info(self) -> SchemaInfo:
-        """What the database says of itself."""
+        """The backend and schema version of the database."""
         ...
 
     # --- following
@@ -249,10 +248,10 @@ class Ledger(Protocol):
         """The lines of a run after `since`; with `follow` also those to come, until none came for `idle_timeout`."""
         ...
 
-    # --- life
+    # --- closing
 
     async def close(self) -> None:
-        """Finish what was begun, then close files, threads and connections; closing twice is closing once."""
+        """Finish pending appends, then close files, threads and connections; may be called twice."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -1,4 +1,4 @@
-"""What events project to: the calls they open and end, the tickets they open and close, the folded snapshot.
+"""The rows derived from events: the calls they open and end, the tickets they open and close, the snapshot.
 
 One projection serves the append that writes these rows and the verification that computes them again.
 """
@@ -79,7 +79,7 @@ class Projection:
         self.spends: list[Spend] = []
 
     def add(self, payload: Payload, seq: int, timestamp: str, path: str | None = None) -> None:
-        """Take one more event."""
+        """Add an event."""
         if seq == 1:
             self.kind = _KIND_OF.get(type(payload), self.kind)
         if self.kind == "runbook":
@@ -134,7 +134,7 @@ class Projection:
         self.snapshot = runbook_fold.fold(before, payload, seq, path)
 
     def _add_ticket_event(self, payload: Payload, seq: int, timestamp: str) -> None:
-        """Take an event about a ticket; they are the same for every kind of run."""
+        """Add an event about a ticket; they are the same for every kind of run."""
         match payload:
             case ApprovalSubmitted() if payload.method == TICKET:
                 self.tickets.append(_ticket_of(payload, self._run_id, seq, timestamp))
@@ -160,7 +160,7 @@ def _ticket_of(said: ApprovalSubmitted, run_id: str, seq: int, timestamp: str) -
 
 
 def _outcome_of(said: StepComplete) -> CallOutcome:
-    """How the call of a step ended, in the words of calls."""
+    """The outcome of the call of a step."""
     if said.status == "success":
         return "success"
     kind = said.failure.kind if said.failure is not None else ""
@@ -175,7 +175,7 @@ def summary_type_of(payload: Payload) -> str | None:
 
 
 def key_of(kind: CallKind, step_key: str | None, input_hash: str) -> str:
-    """What a request is found by: its step key, or what it asks."""
+    """The key that a request is looked up by: its step key, or the hash of its input."""
     return f"{kind}:{step_key}" if step_key is not None else f"{kind}#{input_hash}"
 
 
@@ -185,7 +185,7 @@ def tool_hash(tool_name: str, arguments_json: str) -> str:
 
 
 def idempotency_key(run_id: str, tool_name: str, seq: int) -> str:
-    """The key a tool is handed, from the number of the `tool_requested` itself."""
+    """The idempotency key of a tool call, from the number of its `tool_requested`."""
     return sha256_hex(f"{run_id}:{tool_name}:{seq}".encode())
 
 
@@ -197,18 +197,18 @@ def opened_by(payload: Payload, seq: int, run_id: str, tenant: str, moment: str)
     kind, step_key, name, input_hash, semantic_key = make(payload)
     key = key_of(kind, step_key, input_hash)
     call = Call(run_id, seq, kind, key, name, tenant, moment, input_hash, semantic_key, last_seq=seq)
-    # What was read is known at once: it is asked and answered by one event.
+    # One event records both the request and what was read.
     return msgspec.structs.replace(call, outcome="success", done_seq=seq) if kind == "read" else call
 
 
 def ended_by(payload: Payload, seq: int) -> Sequence[CallEnd]:
-    """What an event says about requests made before."""
+    """The ends of earlier requests that an event records."""
     make = _ENDS.get(type(payload))
     return () if make is None else make(payload, seq)
 
 
 def event_id(run_id: str, seq: int) -> str:
-    """The id of an event: nobody else can have it, and everybody finds the event by it."""
+    """The id of an event, unique in every ledger."""
     return f"{run_id}#{seq}"
 
 

@@ -1,4 +1,4 @@
-"""What a ledger keeps of a run: its head, events, answers, calls, tickets, messages and lease."""
+"""The data of a ledger: the head of a run, its events, answers, calls, tickets, messages and lease."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -346,10 +346,10 @@ raises reaches the caller of `append`, and nothing is written.
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The process that holds a lease, so that another process of the same host can tell whether it is gone.
+    """The process that holds a lease, so that another process of the same host can check whether it has ended.
 
-    boot, namespace, started: what tells a process from another one that has the same number later
-    file: the file of the ledger, where it is one, so that a copy of it is told from the original
+    boot, namespace, started: distinguish a process from a later one with the same id
+    file: the file of the ledger, if it is one; it distinguishes a copy from the original
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""What the events of a runbook run fold to: its status, what it waits for, its open calls and how it ended.
+"""The fold of a runbook run's events: its status, open calls, open tickets and end.
 
 The snapshot is kept in the head and folded in the append itself, so that listing a run costs the same however long
 it is, and verification can compute it again.
@@ -37,7 +37,7 @@ TICKET: Final = "ticket"
 """The method of approval requests that are answered through the ledger."""
 
 MOST_LISTED: Final = 100
-"""Violations and overrides that are told apart in one run."""
+"""Violations and overrides that are counted separately in one run."""
 
 RunbookStatus = Literal["running", "waiting", "completed", "failed", "error", "cancelled", "abandoned"]
 

@@ -1,4 +1,4 @@
-"""What the events of a runner execution fold to: its plan, its status and how it ended."""
+"""The fold of a runner execution's events: its plan, its status and its end."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
@@ -30,7 +30,7 @@ class RunnerSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="runne
 
     @property
     def status(self) -> RunnerStatus:
-        """How it stands: running until there is a record, or until its outcome is declared unknown."""
+        """The status: running until there is a record, or until the outcome is declared unknown."""
         if self.exit_code is None:
             return "in-doubt" if self.in_doubt else "running"
         return "completed" if self.exit_code == 0 else "failed"

@@ -1,4 +1,4 @@
-"""A witness of sealed heads, kept outside the ledger: what shows that a ledger was put back to an earlier moment.
+"""A witness: copies of sealed heads outside the ledger, which show that a ledger was rolled back.
 
 A seal proves that a head was written by a holder of the key, not that it is the last one. A witness has every sealed
 head; one that the ledger no longer has was rolled back, or its run was removed.
@@ -86,19 +86,19 @@ def missing_head(head: Head | None, heads: Sequence[WitnessedHead], lines: Mappi
 
     lines: the events of the run by number, at least those that the heads name
     """
-    # The newest first: it tells how much is missing.
+    # The newest first: it shows how much is missing.
     for each in reversed(heads):
         if head is None:
             return f"the witness has {each.count} events of the run, and the ledger has no such run"
-        # (1) The run goes at least as far as it did.
+        # (1) The run is at least as long as the witnessed head.
         if (head.count, head.answers) < (each.count, each.answers):
             found = f"the witness has {each.count} events and {each.answers} answers"
             return f"the run was rolled back: {found}, the ledger has {head.count} and {head.answers}"
-        # (2) It goes through the head that was witnessed.
+        # (2) It contains the event of the witnessed head.
         line = lines.get(each.count)
         if line is None or sha256_hex(line) != each.hash:
             return f"event {each.count} is not the event that was witnessed"
-        # (3) Where it has not gone on since, it is the very head.
+        # (3) If nothing was appended since, the heads are equal.
         if (head.count, head.answers) == (each.count, each.answers) and head.seal != each.seal:
             return f"the head after event {each.count} is not the head that was witnessed"
     return None

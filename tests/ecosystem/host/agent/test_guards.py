@@ -23,7 +23,7 @@ from gert.agent import (
 )
 from gert.kernel.agent.middleware.base import PassThroughMiddleware
 from gert.kernel.events.agent import RunSummary
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import CallLimit, Exceeded, Head, Held
 
 MANY = 5

@@ -15,7 +15,7 @@ from gert.agent import ArtanaKernel, PostgresStore, SQLiteStore, ToolExecutionCo
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.file import open_writer
 from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunSummary, ToolCompleted, ToolRequested
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import Batch, Head
 
 LONG = 20_000 * SIZE
@@ -66,7 +66,7 @@ async def lengthen(kernel: ArtanaKernel, count: int) -> None:
                 ToolCompleted(request_seq=seq + 2, tool_name="look", result_json="1"),
                 RunSummary(summary_type="artifact::a", summary_json='{"value":1}'),
             ]
-        return compose(head, moment, "acme", [Entry(each) for each in entries])
+        return build_batch(head, moment, "acme", [Entry(each) for each in entries])
 
     while (head := await ledger.head("r")) is not None and head.count < count:
         await ledger.append("r", write)

@@ -175,7 +175,7 @@ asyncio.run(main())
 
         asyncio.run(scenario())
 
-    def test_a_run_that_is_blocked_makes_nothing_again_and_says_nothing(self, place: Place) -> None:
+    def test_a_run_that_is_blocked_makes_nothing_again_and_is_irrelevant(self, place: Place) -> None:
         async def scenario() -> None:
             bank = Bank(ToolUnknownOutcomeError("?"))
             async with place.kernel() as kernel:

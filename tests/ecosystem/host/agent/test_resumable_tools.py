@@ -15,7 +15,7 @@ from gert.agent import (
 )
 
 
-class Waiting(Exception):
+class Waiters(Exception):
     """The tool waits for something."""
 
 
@@ -39,10 +39,10 @@ async def begun(place: Place, *problems: BaseException, **settings: Any) -> tupl
 
 @in_loop
 async def test_a_suspended_call_raises_its_reason_and_continues(place: Place) -> None:
-    kernel, keys = await begun(place, ToolSuspended(Waiting("for Ann")), ToolSuspended(Waiting("still")))
+    kernel, keys = await begun(place, ToolSuspended(Waiters("for Ann")), ToolSuspended(Waiters("still")))
     async with kernel:
         for why in ("for Ann", "still"):
-            with pytest.raises(Waiting, match=why):
+            with pytest.raises(Waiters, match=why):
                 await call(kernel, "r", "work", {}, "step")
         assert (await call(kernel, "r", "work", {}, "step")).result_json == '"worked"'
         assert (await call(kernel, "r", "work", {}, "step")).replayed
@@ -70,10 +70,10 @@ async def test_a_cancelled_call_continues_and_an_error_ends_it(place: Place) -> 
 
 @in_loop
 async def test_a_call_is_not_continued_in_a_blocked_run_or_without_the_capability(place: Place) -> None:
-    kernel, keys = await begun(place, ToolSuspended(Waiting()), requires_capability="work")
+    kernel, keys = await begun(place, ToolSuspended(Waiters()), requires_capability="work")
     able = TENANT.model_copy(update={"capabilities": frozenset({"work"})})
     async with kernel:
-        with pytest.raises(Waiting):
+        with pytest.raises(Waiters):
             await call(kernel, "r", "work", {}, "step", tenant=able)
         with pytest.raises(CapabilityDeniedError):
             await call(kernel, "r", "work", {}, "step")
@@ -95,7 +95,7 @@ async def test_a_call_is_not_continued_in_a_blocked_run_or_without_the_capabilit
 def test_a_tool_that_is_not_resumable_cannot_suspend(side_effect: bool, outcome: str, tmp_path: Any) -> None:
     async def main() -> None:
         place = Place("memory", str(tmp_path))
-        kernel, _ = await begun(place, ToolSuspended(Waiting()), resumable=False, side_effect=side_effect)
+        kernel, _ = await begun(place, ToolSuspended(Waiters()), resumable=False, side_effect=side_effect)
         async with kernel:
             with pytest.raises(ToolExecutionFailedError) as found:
                 await call(kernel, "r", "work", {}, "step")

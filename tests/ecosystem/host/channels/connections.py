@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 from tests.ecosystem.approvals.asking import Clock, Store, opened, tickets
 
 from gert.ecosystem.approvals.tickets import TicketView
-from gert.ecosystem.host.channels.server import Site
+from gert.ecosystem.host.channels.page_server import PageServer
+from gert.ecosystem.host.channels.page_urls import Listen, PageUrls
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
-from gert.ecosystem.host.channels.urls import Front, Listen
-from gert.ecosystem.host.channels.web import Limits
+from gert.ecosystem.host.channels.web_server import Limits
 
 PATIENCE = 30.0
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Got:
 class House:
     """A site that is served, and one open ticket."""
 
-    front: Front
+    urls: PageUrls
     store: Store
     file: TicketView
     clock: Clock
@@ -51,12 +51,12 @@ class House:
 
     @property
     def port(self) -> int:
-        assert self.front.listen is not None
-        return self.front.listen.port
+        assert self.urls.listen is not None
+        return self.urls.listen.port
 
     @property
     def link(self) -> str:
-        return self.front.links.token(self.file.id)
+        return self.urls.links.token(self.file.id)
 
     @property
     def path(self) -> str:
@@ -118,7 +118,7 @@ def parsed(data: bytes) -> Got:
 async def serving(
     folder: Path,
     *,
-    slack: Callable[[Front], SlackInbox] | None = None,
+    slack: Callable[[PageUrls], SlackInbox] | None = None,
     limits: Limits | None = None,
     base_url: str | None = None,
     **request: Any,
@@ -126,9 +126,9 @@ async def serving(
     clock = Clock()
     store = tickets(folder, clock)
     file = opened(store, **request)
-    front = Front(store.folder, Listen("127.0.0.1", 0), base_url)
-    async with Site(front, store, slack(front) if slack is not None else None).serving(limits):
-        yield House(front, store, file, clock)
+    urls = PageUrls(store.folder, Listen("127.0.0.1", 0), base_url)
+    async with PageServer(urls, store, slack(urls) if slack is not None else None).serving(limits):
+        yield House(urls, store, file, clock)
 
 
 def visit(folder: Path, act: Callable[[House], Awaitable[T]], **more: Any) -> T:

@@ -99,11 +99,11 @@ def for_another_request(house: House) -> dict[str, Any]:
 
 
 STRANGERS: list[Any] = [
-    pytest.param(without("signature"), 401, "only signed", id="unsigned"),
+    pytest.param(without("signature"), 401, "must be signed", id="unsigned"),
     pytest.param(
-        without("signature", "signature_alg", "key_id"), 401, "only signed", id="without a word of signatures"
+        without("signature", "signature_alg", "key_id"), 401, "must be signed", id="without a word of signatures"
     ),
-    pytest.param(changed(signature=None), 401, "only signed", id="a signature that is null"),
+    pytest.param(changed(signature=None), 401, "must be signed", id="a signature that is null"),
     pytest.param(changed(signature=""), 409, "no valid signature", id="an empty signature"),
     pytest.param(changed(signature="AAAA"), 409, "no valid signature", id="a forged signature"),
     pytest.param(changed(approved=False), 409, "no valid signature", id="flipped after signing"),
@@ -118,16 +118,16 @@ STRANGERS: list[Any] = [
     pytest.param(for_another_request, 409, "no valid signature", id="signed for another request"),
     pytest.param(of_an_unknown_key, 409, "no key `nobody` is known", id="an unknown key"),
     pytest.param(of_a_key_that_calls_itself_ann, 409, "no valid signature", id="a key under another's name"),
-    pytest.param(without("approved"), 400, "not an answer", id="no verdict"),
-    pytest.param(changed(approved="true"), 400, "not an answer", id="a verdict that is text"),
-    pytest.param(changed(approved=1), 400, "not an answer", id="a verdict that is a number"),
-    pytest.param(without("approver_id"), 400, "not an answer", id="no name"),
-    pytest.param(changed(approver_id=["bob"]), 400, "not an answer", id="a list of names"),
-    pytest.param(lambda _: b"", 400, "not an answer", id="nothing"),
-    pytest.param(lambda _: b"{", 400, "not an answer", id="half of it"),
-    pytest.param(lambda _: b"\xff\xfe", 400, "not an answer", id="no text"),
-    pytest.param(lambda _: b"[" * 50_000, 400, "not an answer", id="nested without end"),
-    pytest.param(lambda _: b'{"x":' * 10_000, 400, "not an answer", id="nested otherwise"),
+    pytest.param(without("approved"), 400, "not a response", id="no verdict"),
+    pytest.param(changed(approved="true"), 400, "not a response", id="a verdict that is text"),
+    pytest.param(changed(approved=1), 400, "not a response", id="a verdict that is a number"),
+    pytest.param(without("approver_id"), 400, "not a response", id="no name"),
+    pytest.param(changed(approver_id=["bob"]), 400, "not a response", id="a list of names"),
+    pytest.param(lambda _: b"", 400, "not a response", id="nothing"),
+    pytest.param(lambda _: b"{", 400, "not a response", id="half of it"),
+    pytest.param(lambda _: b"\xff\xfe", 400, "not a response", id="no text"),
+    pytest.param(lambda _: b"[" * 50_000, 400, "not a response", id="nested without end"),
+    pytest.param(lambda _: b'{"x":' * 10_000, 400, "not a response", id="nested otherwise"),
 ]
 
 

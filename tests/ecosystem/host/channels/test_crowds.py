@@ -1,4 +1,4 @@
-"""Visitors who come in crowds, say nothing, do not listen, or come when the door is being closed."""
+"""Clients that come in crowds, say nothing, do not listen, or come when the door is being closed."""
 
 import asyncio
 import socket
@@ -9,11 +9,11 @@ from tests.ecosystem.host.channels.connections import House, serving, visit
 from tests.ecosystem.notify.servers import raw
 from tests.ecosystem.notify.servers import serving as listening_stranger
 
-from gert.ecosystem.host.channels.connections import Visitors, network
-from gert.ecosystem.host.channels.server import Site
-from gert.ecosystem.host.channels.settings import PageChannel, is_served
-from gert.ecosystem.host.channels.urls import Front, Listen
-from gert.ecosystem.host.channels.web import Limits, Reply, Request, WebServer
+from gert.ecosystem.host.channels.channels_for import PageChannel, is_served
+from gert.ecosystem.host.channels.connections import Connections, network
+from gert.ecosystem.host.channels.page_server import PageServer
+from gert.ecosystem.host.channels.page_urls import Listen, PageUrls
+from gert.ecosystem.host.channels.web_server import Limits, Reply, Request, WebServer
 from gert.errors import InputError
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost:%d\r\n\r\n"
@@ -137,11 +137,11 @@ def test_who_comes_most_often_gives_way_first() -> None:
         async def stays() -> None:
             await asyncio.Event().wait()
 
-        room = Visitors(4)
+        room = Connections(4)
         one, *many = [asyncio.create_task(stays()) for _ in range(6)]
-        assert room.admits(one, "10.0.0.1")
+        assert room.admit(one, "10.0.0.1")
         for task in many:
-            assert room.admits(task, "10.0.0.2")
+            assert room.admit(task, "10.0.0.2")
         await asyncio.sleep(0)
         assert [task.cancelled() for task in (one, *many)] == [False, True, True, False, False, False]
         for task in (one, *many):
@@ -194,7 +194,7 @@ def test_whoever_does_not_take_an_answer_keeps_no_socket(more: int) -> None:
 
 async def _transports(server: WebServer) -> list[asyncio.WriteTransport]:
     async with asyncio.timeout(5):
-        while not (found := [visit.transport for visit in server.visitors if visit.transport is not None]):
+        while not (found := [each.transport for each in server.connections if each.transport is not None]):
             await asyncio.sleep(0.005)
     return found
 
@@ -212,7 +212,7 @@ def test_nobody_is_served_who_comes_while_the_server_ends(tmp_path: Path) -> Non
             late = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
             for each in late:
                 each.sendall(GET % port)
-            while not any("_visited" in repr(task.get_coro()) for task in asyncio.all_tasks()):
+            while not any("_connected" in repr(task.get_coro()) for task in asyncio.all_tasks()):
                 await asyncio.sleep(0)  # until one is accepted, and not begun with
         await asyncio.sleep(0.1)
         assert served == []
@@ -229,8 +229,8 @@ def test_nobody_is_served_who_comes_while_the_server_ends(tmp_path: Path) -> Non
 def test_when_whoever_serves_ends_the_next_run_that_waits_takes_over(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path) as house:
-            second = Front(house.store.folder, house.front.listen)
-            waiting = PageChannel(second, again=0.01).listening(house.store)
+            second = PageUrls(house.store.folder, house.urls.listen)
+            waiting = PageChannel(second, retry=0.01).listening(house.store)
             await waiting.__aenter__()
         async with asyncio.timeout(10):
             while not await is_served(second):
@@ -259,29 +259,29 @@ def test_somebody_who_passes_the_question_on_is_not_taken_for_the_server(tmp_pat
             raw(said)(connection, server)  # type: ignore[arg-type]
 
         with listening_stranger(passes_on) as stranger:
-            assert not await is_served(Front(house.store.folder, Listen("127.0.0.1", stranger.port)))
+            assert not await is_served(PageUrls(house.store.folder, Listen("127.0.0.1", stranger.port)))
             assert stranger.requests
-        assert await is_served(Front(house.store.folder, house.front.listen))
-        assert await is_served(Front(house.store.folder, Listen("localhost", house.port)))
+        assert await is_served(PageUrls(house.store.folder, house.urls.listen))
+        assert await is_served(PageUrls(house.store.folder, Listen("localhost", house.port)))
 
     visit(tmp_path, act)
 
 
 def test_whoever_listens_everywhere_listens_here(tmp_path: Path) -> None:
-    here, everywhere = Front(str(tmp_path), Listen("127.0.0.1", 1)), Front(str(tmp_path), Listen("0.0.0.0", 1))
+    here, everywhere = PageUrls(str(tmp_path), Listen("127.0.0.1", 1)), PageUrls(str(tmp_path), Listen("0.0.0.0", 1))
     assert everywhere.proof("x") in here.proofs("x")
     assert here.proof("x") not in everywhere.proofs("x")
-    assert Front(str(tmp_path), Listen("::", 1)).proof("x") not in here.proofs("x")
+    assert PageUrls(str(tmp_path), Listen("::", 1)).proof("x") not in here.proofs("x")
 
 
 @pytest.mark.parametrize("host", ["a..b", "-", "x" * 70])
 def test_an_address_that_is_none_is_served_by_nobody(tmp_path: Path, host: str) -> None:
-    assert not asyncio.run(is_served(Front(str(tmp_path), Listen(host, 80))))
+    assert not asyncio.run(is_served(PageUrls(str(tmp_path), Listen(host, 80))))
 
 
 def test_a_site_can_be_served_again(tmp_path: Path) -> None:
     async def act(house: House) -> None:
-        site = Site(Front(house.store.folder, Listen("127.0.0.1", 0)), house.store)
+        site = PageServer(PageUrls(house.store.folder, Listen("127.0.0.1", 0)), house.store)
         for _ in range(2):
             async with site.serving():
                 pass
@@ -294,9 +294,9 @@ def test_a_site_can_be_served_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("host", "base"), [("0.0.0.0", "http://127.0.0.1:1"), ("::", "http://[::1]:1")])
 def test_a_link_to_everywhere_leads_to_where_we_are(tmp_path: Path, host: str, base: str) -> None:
-    front = Front(str(tmp_path), Listen(host, 1))
-    assert front.base == base
-    assert front.is_called(base.removeprefix("http://"))
+    urls = PageUrls(str(tmp_path), Listen(host, 1))
+    assert urls.base == base
+    assert urls.accepts_host(base.removeprefix("http://"))
 
 
 @pytest.mark.parametrize(
@@ -304,5 +304,5 @@ def test_a_link_to_everywhere_leads_to_where_we_are(tmp_path: Path, host: str, b
 )
 def test_an_address_for_links_that_leads_nowhere_is_said_at_once(tmp_path: Path, base_url: str) -> None:
     """Found out with the first visitor, it would be a fault for each of them."""
-    with pytest.raises(InputError, match="the `base_url` leads nowhere"):
-        Front(str(tmp_path), Listen("127.0.0.1", 1), base_url)
+    with pytest.raises(InputError, match="the `base_url` is invalid"):
+        PageUrls(str(tmp_path), Listen("127.0.0.1", 1), base_url)

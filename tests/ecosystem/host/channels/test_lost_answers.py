@@ -11,16 +11,16 @@ import pytest
 from tests.ecosystem.approvals.asking import NOON, opened, signed, tickets, yes
 from tests.ecosystem.host.channels.connections import House, visit
 from tests.ecosystem.host.channels.test_callbacks import as_sent, call
-from tests.ecosystem.host.channels.test_http import document
-from tests.ecosystem.host.channels.test_slack import SECRET, USERS, inbox, press, pressed
+from tests.ecosystem.host.channels.test_http_channel import document
+from tests.ecosystem.host.channels.test_slack_channel import SECRET, USERS, inbox, press, pressed
 from tests.ecosystem.notify.servers import serving as service
 from tests.ecosystem.notify.servers import silence, status
 
 from gert.ecosystem.approvals.tickets import TicketView
-from gert.ecosystem.host.channels import polling, teams, ticket_summary
-from gert.ecosystem.host.channels.polling import Poll
+from gert.ecosystem.host.channels import status_poll, teams_channel, ticket_summary
+from gert.ecosystem.host.channels.page_urls import PageUrls
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
-from gert.ecosystem.host.channels.urls import Front
+from gert.ecosystem.host.channels.status_poll import StatusPoll
 from gert.errors import TraceError
 
 FULL = "the ticket cannot be written: no space left on device"
@@ -47,7 +47,7 @@ def test_an_answer_that_could_not_be_recorded_is_taken_with_the_next_round(
     file = opened(store)
     once(monkeypatch, store, TraceError(FULL))
     with service(document(as_sent(signed(file)))) as server:
-        asked = Poll(server.url("/{ticket_id}"), {}, store)
+        asked = StatusPoll(server.url("/{ticket_id}"), {}, store)
         asyncio.run(asked.round())
         assert store.now(file.id).status == "pending"
         asyncio.run(asked.round())
@@ -65,19 +65,19 @@ def test_a_ticket_the_service_cannot_tell_about_does_not_stand_before_the_others
     opened(store)
     other = second(store)
     with service(bad, document(as_sent(signed(other)))) as server:
-        assert not asyncio.run(Poll(server.url("/{ticket_id}"), {}, store).round())
+        assert not asyncio.run(StatusPoll(server.url("/{ticket_id}"), {}, store).round())
     assert store.now(other.id).status == "approved"
 
 
 def test_a_ticket_the_service_never_answers_about_comes_last_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polling, "ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(status_poll, "ATTEMPT_SECONDS", 0.2)
     store = tickets(tmp_path)
     opened(store)
     other = second(store)
     with service(silence, document(as_sent(signed(other)))) as server:
-        asked = Poll(server.url("/{ticket_id}"), {}, store)
+        asked = StatusPoll(server.url("/{ticket_id}"), {}, store)
         asyncio.run(asked.round())
         assert len(server.requests) == 1
         asyncio.run(asked.round())
@@ -87,11 +87,11 @@ def test_a_ticket_the_service_never_answers_about_comes_last_the_next_time(
 def test_tickets_for_which_there_was_no_room_are_asked_about_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polling, "MOST_TICKETS", 1)
+    monkeypatch.setattr(status_poll, "MOST_TICKETS", 1)
     store = tickets(tmp_path)
     file, other = opened(store), second(store)
     with service(status(204)) as server:
-        asked = Poll(server.url("/{ticket_id}"), {}, store)
+        asked = StatusPoll(server.url("/{ticket_id}"), {}, store)
         for _ in range(3):
             asyncio.run(asked.round())
         assert [each.target for each in server.requests] == [f"/{file.id}", f"/{other.id}", f"/{file.id}"]
@@ -103,7 +103,7 @@ def test_a_proxy_that_is_none_is_a_note_and_not_the_end_of_asking(
     monkeypatch.setenv("HTTPS_PROXY", "nonsense://[")
     store = tickets(tmp_path)
     file = opened(store)
-    assert not asyncio.run(Poll("https://status.invalid/{ticket_id}", {}, store).round())
+    assert not asyncio.run(StatusPoll("https://status.invalid/{ticket_id}", {}, store).round())
     assert store.now(file.id).notes == ("http: the service cannot be reached",)
 
 
@@ -114,12 +114,12 @@ def test_a_fault_is_not_the_end_of_asking(tmp_path: Path, monkeypatch: pytest.Mo
     with service(document(as_sent(signed(file)))) as server:
 
         async def run() -> None:
-            async with asyncio.timeout(20), Poll(server.url("/{ticket_id}"), {}, store, every=0.01).going_on():
+            async with asyncio.timeout(20), StatusPoll(server.url("/{ticket_id}"), {}, store, every=0.01).running():
                 while store.now(file.id).status == "pending":
                     await asyncio.sleep(0.01)
 
         asyncio.run(run())
-    assert store.now(file.id).notes == ("http: asking failed: RuntimeError",)
+    assert store.now(file.id).notes == ("http: polling failed: RuntimeError",)
 
 
 # --- callbacks
@@ -135,7 +135,7 @@ def test_a_service_whose_answer_could_not_be_recorded_is_told_to_send_it_again(
         assert got.status == 503
         assert json.loads(got.body) == {
             "ticket_id": house.file.id, "received": False,
-            "objection": "the answer could not be recorded: send it again",
+            "objection": "the response could not be recorded: send it again",
         }  # fmt: skip
         assert (await call(house, said)).status == 200
 
@@ -231,8 +231,8 @@ def test_whose_answer_could_not_be_recorded_is_told_so_in_slack(
 
 
 def test_how_slack_is_reached_is_not_told_when_a_message_is_replaced(tmp_path: Path) -> None:
-    def made(front: Front) -> SlackInbox:
-        return SlackInbox(SECRET, USERS, "https://hooks.slack.test/s3cret-path", front, secrets=("s3cret-path",))
+    def made(urls: PageUrls) -> SlackInbox:
+        return SlackInbox(SECRET, USERS, "https://hooks.slack.test/s3cret-path", urls, secrets=("s3cret-path",))
 
     async def act(house: House) -> None:
         got = await press(house, pressed(house))
@@ -278,9 +278,9 @@ def test_an_answer_given_elsewhere_is_not_lost_to_one_from_slack(tmp_path: Path)
 def test_an_answer_behind_many_that_are_none_is_found(tmp_path: Path) -> None:
     store = tickets(tmp_path)
     file = opened(store)
-    junk = [as_sent(yes(f"p{number}", ticket_id=file.id)) for number in range(polling.MOST_ANSWERS + 10)]
+    junk = [as_sent(yes(f"p{number}", ticket_id=file.id)) for number in range(status_poll.MOST_RESPONSES + 10)]
     with service(document({"responses": [*junk, as_sent(signed(file))]})) as server:
-        asked = Poll(server.url("/{ticket_id}"), {}, store)
+        asked = StatusPoll(server.url("/{ticket_id}"), {}, store)
         for _ in range(2):
             asyncio.run(asked.round())
     assert store.now(file.id).status == "approved"
@@ -291,7 +291,7 @@ def test_an_answer_that_is_put_right_is_taken(tmp_path: Path) -> None:
     file = opened(store)
     right = as_sent(signed(file))
     with service(document({**right, "key_id": "nobody"}), document(right)) as server:
-        asked = Poll(server.url("/{ticket_id}"), {}, store)
+        asked = StatusPoll(server.url("/{ticket_id}"), {}, store)
         for _ in range(2):
             asyncio.run(asked.round())
     assert store.now(file.id).status == "approved"
@@ -312,8 +312,8 @@ def test_a_card_is_never_larger_than_teams_takes(tmp_path: Path, letter: str) ->
         inputs={f"{letter * 90}{number}": long for number in range(30)},
         contract={f"c{number}": long for number in range(12)}, notify=(long,),
     )  # fmt: skip
-    shown = msgspec.json.encode(teams.message(file, NOON, "https://approvals.example.com/t/x?k=y"))
-    assert len(shown) <= teams.MOST_BYTES
+    shown = msgspec.json.encode(teams_channel.message(file, NOON, "https://approvals.example.com/t/x?k=y"))
+    assert len(shown) <= teams_channel.MOST_BYTES
     assert b"more characters" in shown
     assert file.id[:5].encode() in shown
     assert b"https://approvals.example.com/t/x?k=y" in shown
@@ -322,7 +322,9 @@ def test_a_card_is_never_larger_than_teams_takes(tmp_path: Path, letter: str) ->
 @pytest.mark.parametrize(("page_url", "words"), [("https://x/t", "are on the page"), (None, "gert approvals show")])
 def test_where_the_other_inputs_are_is_somewhere_one_can_go(tmp_path: Path, page_url: str | None, words: str) -> None:
     file = opened(tickets(tmp_path), inputs={f"i{number}": "x" for number in range(12)})
-    (text,) = [each["text"] for each in teams.card(file, NOON, page_url)["body"] if "2 more inputs" in str(each)]
+    (text,) = [
+        each["text"] for each in teams_channel.card(file, NOON, page_url)["body"] if "2 more inputs" in str(each)
+    ]
     assert words in text
 
 

@@ -12,11 +12,11 @@ from tests.ecosystem.host.channels.connections import House, visit
 from tests.ecosystem.notify.servers import serving as webhook
 from tests.ecosystem.notify.servers import status
 
-from gert.ecosystem.host.channels.settings import is_served
-from gert.ecosystem.host.channels.slack import SlackChannel
+from gert.ecosystem.host.channels.channels_for import is_served
+from gert.ecosystem.host.channels.page_urls import Listen, PageUrls
 from gert.ecosystem.host.channels.slack_blocks import message
-from gert.ecosystem.host.channels.teams import card, escaped
-from gert.ecosystem.host.channels.urls import Front, Listen
+from gert.ecosystem.host.channels.slack_channel import SlackChannel
+from gert.ecosystem.host.channels.teams_channel import card, escaped
 from gert.errors import TraceError
 from gert.kernel.runbook.documents.project import SlackApprovals
 
@@ -54,10 +54,10 @@ def test_an_answer_that_could_not_be_recorded_can_be_sent_again(
 
 @AS_ROOT
 def test_a_secret_that_somebody_else_has_put_there_is_not_used(tmp_path: Path) -> None:
-    Front(str(tmp_path)).links.token("x")
+    PageUrls(str(tmp_path)).links.token("x")
     os.chown(tmp_path / "page.key", STRANGER, STRANGER)
     with pytest.raises(TraceError, match="belongs to another user"):
-        Front(str(tmp_path)).links.token("x")
+        PageUrls(str(tmp_path)).links.token("x")
 
 
 ORIGINS: list[Any] = [
@@ -73,18 +73,18 @@ ORIGINS: list[Any] = [
 
 @pytest.mark.parametrize(("origin", "is_ours"), ORIGINS)
 def test_an_origin_is_ours_with_its_scheme(tmp_path: Path, origin: str, is_ours: bool) -> None:
-    front = Front(str(tmp_path), Listen("127.0.0.1", 8765), "https://approvals.example.com")
-    assert front.is_origin(origin) is is_ours
+    urls = PageUrls(str(tmp_path), Listen("127.0.0.1", 8765), "https://approvals.example.com")
+    assert urls.is_origin(origin) is is_ours
 
 
 # --- Slack
 
 
-def told_in_slack(tmp_path: Path, front: Front, secret: str | None) -> str:
+def told_in_slack(tmp_path: Path, urls: PageUrls, secret: str | None) -> str:
     """The link that everybody in the channel sees."""
     settings = SlackApprovals(webhook="${SLACK}", signing_secret=secret, users={"U1": "bob"})
     with webhook(status(200)) as server:
-        channel = SlackChannel(settings, {"SLACK": server.url(), "SECRET": "s" * 32}, front, Clock())
+        channel = SlackChannel(settings, {"SLACK": server.url(), "SECRET": "s" * 32}, urls, Clock())
         assert asyncio.run(channel.announce(opened(tickets(tmp_path)))) is None
         found = re.search(r"<(http[^|]+)\|everything about it>", server.requests[0].body.decode())
     assert found is not None
@@ -92,8 +92,8 @@ def told_in_slack(tmp_path: Path, front: Front, secret: str | None) -> str:
 
 
 def test_where_slack_says_who_answers_nobody_answers_with_the_link_it_shows(tmp_path: Path) -> None:
-    front = Front(str(tmp_path / "approvals"), Listen("127.0.0.1", 8765))
-    link = told_in_slack(tmp_path, front, "${SECRET}").partition("?k=")[2]
+    urls = PageUrls(str(tmp_path / "approvals"), Listen("127.0.0.1", 8765))
+    link = told_in_slack(tmp_path, urls, "${SECRET}").partition("?k=")[2]
 
     async def act(house: House) -> None:
         form = await house.fill()
@@ -110,15 +110,15 @@ def test_where_slack_says_who_answers_nobody_answers_with_the_link_it_shows(tmp_
 
 
 def test_where_slack_has_no_buttons_its_link_leads_to_a_page_that_has(tmp_path: Path) -> None:
-    front = Front(str(tmp_path / "approvals"), Listen("127.0.0.1", 8765))
-    link = told_in_slack(tmp_path, front, None).partition("?k=")[2]
+    urls = PageUrls(str(tmp_path / "approvals"), Listen("127.0.0.1", 8765))
+    link = told_in_slack(tmp_path, urls, None).partition("?k=")[2]
     assert "<form" in visit(tmp_path, lambda house: house.look(link)).text
 
 
 def test_a_message_shows_all_terms(tmp_path: Path) -> None:
     file = opened(tickets(tmp_path), separation_of_duties=True, require_signed_approvals=True, notify=("eve",))
     shown = str(message(file, NOON, page_url=None, buttons=True))
-    for words in ("Barred", "only signed approvals count", "To hear of it", asking().request_hash):
+    for words in ("Barred", "only signed approvals count", "Notified", asking().request_hash):
         assert words in shown
 
 
@@ -160,14 +160,14 @@ def test_somebody_who_repeats_what_the_server_said_is_not_taken_for_it(tmp_path:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(said) + said)
 
     with webhook(repeats) as server:
-        front = Front(str(tmp_path / "approvals"), Listen("127.0.0.1", server.port))
-        assert front.links.mark.encode() in said
-        assert not asyncio.run(is_served(front))
+        urls = PageUrls(str(tmp_path / "approvals"), Listen("127.0.0.1", server.port))
+        assert urls.links.mark.encode() in said
+        assert not asyncio.run(is_served(urls))
 
 
 def test_a_server_for_the_same_tickets_is_known(tmp_path: Path) -> None:
     async def act(house: House) -> None:
-        assert await is_served(Front(house.store.folder, house.front.listen))
-        assert not await is_served(Front(str(tmp_path / "other"), house.front.listen))
+        assert await is_served(PageUrls(house.store.folder, house.urls.listen))
+        assert not await is_served(PageUrls(str(tmp_path / "other"), house.urls.listen))
 
     visit(tmp_path, act)

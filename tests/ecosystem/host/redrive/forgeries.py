@@ -10,7 +10,7 @@ from tests.kernel.events.traces import STORY, Chain, rechained, stamped, trace
 
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import decode, encode
-from gert.kernel.events.seal import seal
+from gert.kernel.events.trace_seal import seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import Key, parse_key
 

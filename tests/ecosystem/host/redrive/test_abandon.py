@@ -7,7 +7,7 @@ import pytest
 from tests.kernel.events.traces import trace
 from tests.stored_runs import load_run, store_run
 
-from gert.ecosystem.host.redrive.abandon import LONGEST_REASON, AbandonOptions, _worded, abandon
+from gert.ecosystem.host.redrive.abandon import LONGEST_REASON, AbandonOptions, _reason, abandon
 from gert.errors import UsageError
 from gert.kernel.events.envelope import decode
 
@@ -25,12 +25,12 @@ def options(run_id: str = "r", reason: str = "no use", **more: str) -> AbandonOp
     ],
 )
 def test_the_reason_is_recorded(reason: str, worded: str) -> None:
-    assert _worded(options(reason=reason)) == worded
+    assert _reason(options(reason=reason)) == worded
 
 
 def test_who_says_so_is_one_line_too() -> None:
-    assert _worded(options(actor="kim\n(by pat)")) == "abandoned: no use (by kim (by pat))"
-    assert len(_worded(options(actor="x" * 10**6))) < 2 * LONGEST_REASON
+    assert _reason(options(actor="kim\n(by pat)")) == "abandoned: no use (by kim (by pat))"
+    assert len(_reason(options(actor="x" * 10**6))) < 2 * LONGEST_REASON
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_what_the_operator_says_is_not_automatic() -> None:
     ],
 )
 def test_a_word_about_a_step_that_is_not_open_is_refused(name: str, hint: str) -> None:
-    with pytest.raises(UsageError, match="is no call without a result") as refusal:
+    with pytest.raises(UsageError, match="is not a call without a result") as refusal:
         reconcile_calls([tool("a")], {name: "success", "a": "success"})
     assert refusal.value.hint == hint
 

@@ -138,7 +138,7 @@ def test_a_run_whose_answers_lead_to_its_end_waits_for_no_ticket(project: Projec
     recorded = run(project, note("a"), note("b"))
     cut(recorded, "b", 2)
     refused(recorded, UsageError, "does not wait for the ticket `t`", ticket="t")
-    refused(recorded, UsageError, "`b` is no call without a result", reconcile={"b": "success"})
+    refused(recorded, UsageError, "`b` is not a call without a result", reconcile={"b": "success"})
 
 
 # --- a cancellation does not come before the record is used up

@@ -37,7 +37,7 @@ from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import GENESIS, read_chain
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.seal import check_seal
+from gert.kernel.events.trace_seal import check_seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref

@@ -8,7 +8,7 @@ from tests.kernel.events.traces import trace
 from tests.stored_runs import remove_run, store_run
 
 from gert.ecosystem.host.runs.follow import Following
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.kernel.events.envelope import decode
 
 LINES = trace()
@@ -23,14 +23,14 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def test_lines_come_once(ledger: Path) -> None:
-    with Archive(str(ledger)) as archive:
-        run = Following(RUN, archive)
+    with LedgerReader(str(ledger)) as reader:
+        run = Following(RUN, reader)
         assert (list(run.lines()), run.seen, list(run.lines())) == (LINES[:3], 3, [])
 
 
 def test_lines_that_are_appended_later_come_later(ledger: Path) -> None:
-    with Archive(str(ledger)) as archive:
-        run = Following(RUN, archive)
+    with LedgerReader(str(ledger)) as reader:
+        run = Following(RUN, reader)
         assert list(run.lines()) == LINES[:3]
         remove_run(ledger, RUN)
         store_run(ledger, LINES)
@@ -39,13 +39,13 @@ def test_lines_that_are_appended_later_come_later(ledger: Path) -> None:
 
 
 def test_lines_before_a_number_are_passed_over(ledger: Path) -> None:
-    with Archive(str(ledger)) as archive:
-        run = Following(RUN, archive, since=2)
+    with LedgerReader(str(ledger)) as reader:
+        run = Following(RUN, reader, since=2)
         assert (list(run.lines()), run.seen) == (LINES[2:3], 3)
 
 
 def test_waiting_ends_when_it_is_told_to(ledger: Path) -> None:
     stop = Event()
     stop.set()
-    with Archive(str(ledger)) as archive:
-        Following(RUN, archive, since=3).wait(3600, stop)
+    with LedgerReader(str(ledger)) as reader:
+        Following(RUN, reader, since=3).wait(3600, stop)

@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 from tests.stored_runs import store_notes
 
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.errors import TraceError
 
 RUN = "run-1"
@@ -24,32 +24,32 @@ def test_any_thread_may_be_the_first_to_ask(place: str) -> None:
     for _ in range(10):
         together = Barrier(8)
 
-        def ask(archive: Archive, together: Barrier) -> int:
+        def ask(reader: LedgerReader, together: Barrier) -> int:
             together.wait()
-            head = archive.head(RUN)
+            head = reader.head(RUN)
             assert head is not None
             return head.count
 
-        with Archive(place) as archive, ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(ask, archive, together) for _ in range(8)]
+        with LedgerReader(place) as reader, ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(ask, reader, together) for _ in range(8)]
             assert [each.result() for each in asked] == [600] * 8
 
 
 def test_all_lines_come_in_order(place: str) -> None:
-    with Archive(place) as archive:
-        lines = list(archive.lines(RUN))
+    with LedgerReader(place) as reader:
+        lines = list(reader.lines(RUN))
         assert len(lines) == 600
-        assert list(archive.lines(RUN, 590)) == lines[590:]
+        assert list(reader.lines(RUN, 590)) == lines[590:]
 
 
 def test_what_was_closed_says_so(place: str) -> None:
-    archive = Archive(place)
-    lines = archive.lines(RUN)
+    reader = LedgerReader(place)
+    lines = reader.lines(RUN)
     assert next(lines)
-    archive.close()
-    archive.close()
-    for ask in (lambda: archive.head(RUN), lambda: list(archive.lines(RUN))):
+    reader.close()
+    reader.close()
+    for ask in (lambda: reader.head(RUN), lambda: list(reader.lines(RUN))):
         with pytest.raises(TraceError, match="is closed"):
             ask()
     lines.close()
-    assert not archive._thread.is_alive()
+    assert not reader._thread.is_alive()

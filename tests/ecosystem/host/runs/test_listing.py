@@ -34,7 +34,7 @@ def test_a_run_that_ended(tmp_path: Path) -> None:
     keep(tmp_path, RUN)
     with runs(tmp_path) as found:
         entry = found.whole_entry(RUN)
-    assert (entry.standing, entry.events) == ("completed", len(LINES))
+    assert (entry.status, entry.events) == ("completed", len(LINES))
     assert entry.end is not None
     assert entry.end.type == "run_complete"
 
@@ -44,7 +44,7 @@ def test_a_run_without_its_end_was_cut_off(cut: int, tmp_path: Path) -> None:
     keep(tmp_path, RUN, lines=LINES[:-cut])
     with runs(tmp_path) as found:
         entry = found.whole_entry(RUN)
-    assert (entry.standing, entry.end, entry.events) == ("cut-off", None, len(LINES) - cut)
+    assert (entry.status, entry.end, entry.events) == ("cut-off", None, len(LINES) - cut)
 
 
 @pytest.mark.parametrize(

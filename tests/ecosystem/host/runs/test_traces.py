@@ -30,7 +30,7 @@ from gert.errors import DocumentError, UsageError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import ChainReport, read_chain
 from gert.kernel.events.envelope import MAX_LINE_BYTES, decode, encode
-from gert.kernel.events.seal import SealReport, check_seal
+from gert.kernel.events.trace_seal import SealReport, check_seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import Key, Keys
 

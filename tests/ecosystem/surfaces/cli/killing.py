@@ -34,7 +34,7 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import decode
-from gert.kernel.events.seal import CheckReport
+from gert.kernel.events.trace_seal import CheckReport
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.program import Program
 

@@ -51,7 +51,7 @@ from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import InDoubt, TraceError, UsageError
 from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.events.envelope import format_timestamp
-from gert.kernel.events.seal import CheckReport
+from gert.kernel.events.trace_seal import CheckReport
 from gert.kernel.governance.approval import Response
 from gert.kernel.ledger.record import Write
 

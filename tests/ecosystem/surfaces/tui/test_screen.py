@@ -193,7 +193,7 @@ def test_leaving_asks_and_the_run_goes_on(desk: Desk) -> None:
 
     on_screen(desk, work)
     (entry,) = desk.runs()
-    assert entry.standing == "running"
+    assert entry.status == "running"
 
     async def again(app: GertApp, pilot: Any) -> None:
         await until(pilot, app, "→ wait")
@@ -203,10 +203,10 @@ def test_leaving_asks_and_the_run_goes_on(desk: Desk) -> None:
 
     on_screen(desk, again, run=(desk.place, runs[0]))
     for _ in range(100):
-        if desk.runs()[0].standing == "cancelled":
+        if desk.runs()[0].status == "cancelled":
             return
         asyncio.run(asyncio.sleep(0.05))
-    raise AssertionError(desk.runs()[0].standing)
+    raise AssertionError(desk.runs()[0].status)
 
 
 def test_step_by_step_each_call_waits_for_enter(desk: Desk) -> None:

@@ -19,7 +19,7 @@ from gert.kernel.events.agent import (
     RunSummary,
 )
 from gert.kernel.events.payload import Payload
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import Batch, Call, Head, ended
 
 MOMENT = "2030-01-01T00:00:00.000000Z"
@@ -71,7 +71,7 @@ def batches(*sizes: int) -> list[Batch]:
     found, head, left = [], Head("r"), list(EVENTS)
     for size in [*sizes, len(EVENTS)]:
         if left:
-            found.append(compose(head, MOMENT, "acme", [Entry(each) for each in left[:size]]))
+            found.append(build_batch(head, MOMENT, "acme", [Entry(each) for each in left[:size]]))
             head, left = found[-1].head, left[size:]
     return found
 

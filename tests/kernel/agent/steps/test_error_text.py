@@ -6,7 +6,7 @@ from gert.errors import TraceError
 from gert.kernel.agent.steps.error_text import error_summary, error_text
 from gert.kernel.events.agent import ToolCompleted
 from gert.kernel.events.envelope import MAX_LINE_BYTES
-from gert.kernel.ledger.compose import ROOM, check_writable
+from gert.kernel.ledger.build_batch import ROOM, check_writable
 
 
 class Wordless(Exception):

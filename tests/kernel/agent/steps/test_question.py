@@ -82,7 +82,7 @@ def test_tools_and_keys_are_part_of_the_hash_and_no_drift(change: dict[str, Any]
     assert asked().hash != asked(**change).hash
 
 
-def test_the_order_of_tools_and_of_keys_in_items_says_nothing() -> None:
+def test_the_order_of_tools_and_of_keys_in_items_is_irrelevant() -> None:
     assert asked(tools=(B, A)).hash == asked().hash
     one = asked(options=ModelCallOptions(responses_input_items=({"a": 1, "b": {"c": 1, "d": 2}},)))
     two = asked(options=ModelCallOptions(responses_input_items=({"b": {"d": 2, "c": 1}, "a": 1},)))

@@ -39,7 +39,7 @@ from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import Envelope, encode
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.canonical import MAX_INTEGER, sha256_hex
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import Head
 
 NOW = "2026-02-28T14:30:00.000001Z"
@@ -90,7 +90,7 @@ def models_of(kind: type[BaseModel]) -> st.SearchStrategy[Any]:
 
 
 def line_of(payload: Payload, path: str | None = None, tenant: str = "acme", run_id: str = "run") -> bytes:
-    return compose(Head(run_id), NOW, tenant, [Entry(payload, path)]).events[0].line
+    return build_batch(Head(run_id), NOW, tenant, [Entry(payload, path)]).events[0].line
 
 
 def written(kind: str, data: dict[str, Any], **others: Any) -> bytes:
@@ -129,8 +129,8 @@ def test_what_is_written_is_read_back_for(kind: str, data: st.DataObject) -> Non
 
 
 def test_an_event_knows_its_place() -> None:
-    first = compose(Head("run"), NOW, "acme", [Entry(agent.RunStarted())])
-    second = compose(first.head, NOW, "acme", [Entry(agent.RunSummary(summary_type="a", summary_json="1"), "step")])
+    first = build_batch(Head("run"), NOW, "acme", [Entry(agent.RunStarted())])
+    second = build_batch(first.head, NOW, "acme", [Entry(agent.RunSummary(summary_type="a", summary_json="1"), "step")])
     one, two = first.events[0].line, second.events[0].line
     opening, following = event_from_line(one), event_from_line(two + b"\n")
     assert opening.prev_event_hash is None

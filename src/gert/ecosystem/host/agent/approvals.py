@@ -51,7 +51,7 @@ class AgentApprovals:
     ) -> Self:
         """Use the groups, channels and the drop box that the settings of a project name (default: this folder's)."""
         from gert.ecosystem.approvals.drop_box import DropBox
-        from gert.ecosystem.host.channels.settings import channels_for
+        from gert.ecosystem.host.channels.channels_for import channels_for
         from gert.ecosystem.host.config.keys.approval_keys import approval_verifier
         from gert.ecosystem.host.config.settings import settings_for
         from gert.ecosystem.host.config.state_dir import state_dir
@@ -92,7 +92,7 @@ class AgentApprovals:
 
     async def look(self, ledger: Ledger, run_id: str, ticket_id: str) -> TicketState:
         """Read a ticket and the responses to it."""
-        from gert.ecosystem.approvals.received import untaken, verified
+        from gert.ecosystem.approvals.inbox import untaken, verified
 
         # First the time, then the responses: none that came in time is missed.
         now = await ledger.time()
@@ -107,7 +107,7 @@ class AgentApprovals:
         """Tell people that a ticket is open; a failure is a note on the ticket."""
         if self._drop_box is None and not self._channels:
             return
-        from gert.ecosystem.approvals.notify import Channels
+        from gert.ecosystem.approvals.announce import Channels
 
         tickets = self._tickets(ledger)
         view = await tickets.get(ticket_id)
@@ -120,7 +120,7 @@ class AgentApprovals:
     @asynccontextmanager
     async def listening(self, ledger: Ledger, ticket_id: str) -> AsyncIterator[None]:
         """Let the channels collect responses while a caller waits."""
-        from gert.ecosystem.approvals.notify import Channels
+        from gert.ecosystem.approvals.announce import Channels
 
         async with Channels(self._tickets(ledger), self._channels).listening(ticket_id):
             yield

@@ -20,7 +20,7 @@ from gert.kernel.agent.ports.store import EventStore, SupportsRunIndexing, Suppo
 from gert.kernel.agent.types.payload_models import EventType
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.envelope import format_timestamp
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import (
     ANY_RUN,
     Appended,
@@ -218,7 +218,7 @@ class StoreLedger:
         def write(head: Head, _: str) -> Batch:
             if bool(head.count) == (event.event_type is EventType.RUN_STARTED):
                 raise TraceError(f"run `{event.run_id}` in `{type(self._store).__name__}` does not begin as a run does")
-            return compose(head, moment, event.tenant_id, (Entry(payload, event.parent_step_key),))
+            return build_batch(head, moment, event.tenant_id, (Entry(payload, event.parent_step_key),))
 
         if not isinstance(await self._memory.append(event.run_id, write), Written):
             raise TraceError(f"event {event.seq} of run `{event.run_id}` cannot follow those before it")

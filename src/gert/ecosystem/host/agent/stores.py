@@ -30,11 +30,11 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.signature import Key, Keys
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
+from gert.kernel.ledger.head_seal import adoption
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import event_id, idempotency_key, seq_of
 from gert.kernel.ledger.record import Batch, Head, RunFilter, Written
-from gert.kernel.ledger.seal import adoption
 from gert.kernel.ledger.witness import Witness
 
 _LOG: Final = logging.getLogger("gert.agent")
@@ -81,7 +81,7 @@ class LedgerStore:
                 if head.count:
                     raise RunExists(f"run `{run_id}` already exists")
                 raise RunNotFound(f"run `{run_id}` has not started")
-            return compose(head, moment, tenant_id, (Entry(_keyed(said, run_id, head.count + 1), parent_step_key),))
+            return build_batch(head, moment, tenant_id, (Entry(_keyed(said, run_id, head.count + 1), parent_step_key),))
 
         written = await self.ledger.append(run_id, write)
         if not isinstance(written, Written):
@@ -125,7 +125,7 @@ class LedgerStore:
                 raise RunNotFound(f"run `{run_id}` has not started")
             facts = canonical_json_dumps(msgspec.to_builtins(adoption(head, actor, reason)))
             note = RunSummary(summary_type=ADOPTED, summary_json=facts)
-            return compose(head, moment, tenant_id, (Entry(note),))
+            return build_batch(head, moment, tenant_id, (Entry(note),))
 
         written = await self.ledger.append(run_id, write, adopt=True)
         if not isinstance(written, Written):

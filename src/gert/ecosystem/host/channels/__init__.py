@@ -1,1 +1,1 @@
-"""Ways to carry requests for approval to people, and their answers back."""
+"""Channels: they send requests for approval to people, and post the responses to the ledger."""

@@ -1,4 +1,4 @@
-"""Who is visiting: room for so many at once, and who gives it up when others come."""
+"""The open connections of the server: a limited number, and which one is closed when another needs its place."""
 
 import asyncio
 from collections import Counter
@@ -10,63 +10,63 @@ from typing import Final
 _NETWORK_BITS: Final = 64
 
 
-class Stage(IntEnum):
-    """How far a visit has come, in the order in which visitors give way."""
+class Phase(IntEnum):
+    """The phase of a connection; those in an earlier phase are closed first."""
 
-    WAITING = 0  # nothing was asked yet, or everything is said
-    TOLD = 1  # the answer is on its way
-    ANSWERED = 2  # what was asked is being done; this is never broken off for somebody else
+    IDLE = 0  # no request was read yet, or the reply is sent
+    REPLYING = 1  # the reply is being sent
+    HANDLING = 2  # the request is being handled; it is never closed for another connection
 
 
-class Visit:
-    """One visitor, and whom to tell that they have to leave."""
+class Connection:
+    """One connection, and the task that serves it."""
 
     def __init__(self, task: "asyncio.Task[None]", origin: str, transport: asyncio.WriteTransport | None) -> None:
         self.task = task
         self.origin = origin
         self.transport = transport
-        self.stage = Stage.WAITING
+        self.phase = Phase.IDLE
 
 
-class Visitors:
-    """Those who are there, in the order in which they came.
+class Connections:
+    """The open connections, in the order in which they were accepted.
 
-    Where there is no more room, the one who has waited longest gives way, of those who come from where most come from:
-    a crowd that asks for nothing keeps nobody out but itself.
+    Where the limit is reached, the oldest idle connection of the network with the most connections is closed: many idle
+    connections from one place keep out only others from there.
     """
 
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._visits: dict[asyncio.Task[None], Visit] = {}
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: dict[asyncio.Task[None], Connection] = {}
 
-    def __iter__(self) -> Iterator[Visit]:
-        return iter(tuple(self._visits.values()))
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(tuple(self._open.values()))
 
-    def admits(
+    def admit(
         self, task: "asyncio.Task[None]", origin: str, transport: asyncio.WriteTransport | None = None
-    ) -> Visit | None:
-        """Let somebody in, if need be in place of somebody else; none where all are being answered."""
-        if len(self._visits) >= self._room:
-            leaving = self._next_to_leave()
-            if leaving is None:
+    ) -> Connection | None:
+        """Add a connection, and close another if the limit is reached; None where all are being handled."""
+        if len(self._open) >= self._limit:
+            closed = self._next_to_close()
+            if closed is None:
                 return None
-            del self._visits[leaving.task]
-            leaving.task.cancel()
-        visit = self._visits[task] = Visit(task, origin, transport)
-        return visit
+            del self._open[closed.task]
+            closed.task.cancel()
+        connection = self._open[task] = Connection(task, origin, transport)
+        return connection
 
-    def leaves(self, visit: Visit) -> None:
-        """Somebody has left."""
-        self._visits.pop(visit.task, None)
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection that has ended."""
+        self._open.pop(connection.task, None)
 
-    def _next_to_leave(self) -> Visit | None:
-        come = Counter(visit.origin for visit in self)
-        movable = [visit for visit in self if visit.stage < Stage.ANSWERED]
-        return min(movable, key=lambda visit: (visit.stage, -come[visit.origin]), default=None)
+    def _next_to_close(self) -> Connection | None:
+        counts = Counter(each.origin for each in self)
+        closable = [each for each in self if each.phase < Phase.HANDLING]
+        return min(closable, key=lambda each: (each.phase, -counts[each.origin]), default=None)
 
 
 def network(address: str) -> str:
-    """Where an address is from; in IPv6, one visitor has a whole network of them."""
+    """The network of an address: in IPv6, one client has a whole network of addresses."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Sending a message about a ticket: where to, with secrets filled in at the last moment, and what went wrong."""
+"""Post a message about a ticket to a webhook; secrets in its address are expanded at the last moment."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ from gert.ecosystem.notify.addresses import expand
 from gert.errors import GertError
 from gert.kernel.foundation.redaction import Redactor
 
-# A channel is given five seconds to tell people.
+# A channel has five seconds to announce a ticket.
 TOTAL_SECONDS: Final = 4.5
 ATTEMPT_SECONDS: Final = 2.0
 
@@ -18,20 +18,20 @@ ATTEMPT_SECONDS: Final = 2.0
 async def send(
     template: str, body: bytes, environ: Mapping[str, str], headers: Mapping[str, str] | None = None
 ) -> str | None:
-    """Post a body to an address with `${NAME}` in it; a text says why nobody was told."""
+    """Post a body to an address with `${NAME}` in it; returns why it was not delivered, or None."""
     from gert.ecosystem.notify.webhooks import post
 
     try:
         url = expand(template, environ).text
     except GertError as problem:
-        return f"nobody was told: {problem.message}"
+        return f"not sent: {problem.message}"
     delivery = await post(url, body, {**HEADERS, **(headers or {})}, timeout=ATTEMPT_SECONDS, total=TOTAL_SECONDS)
-    # Not where to: the address of a webhook is its secret.
-    return None if delivery.delivered else f"nobody was told: {delivery.error}"
+    # Without the address: that of a webhook is secret.
+    return None if delivery.delivered else f"not sent: {delivery.error}"
 
 
 def encoded(document: Mapping[str, Any], template: str, environ: Mapping[str, str]) -> bytes:
-    """A message in which nobody is told how others are reached."""
+    """Encode a message; secrets of the webhook's address are redacted in it."""
     try:
         secrets = expand(template, environ).secrets
     except GertError:

@@ -1,4 +1,4 @@
-"""A ticket as a message for Slack, within the limits of Block Kit; whatever a runbook says stays text in it.
+"""A ticket as a message for Slack, within the limits of Block Kit; texts of a runbook are escaped.
 
 https://docs.slack.dev/reference/block-kit/blocks has the limits, `formatting message text` what is escaped.
 """
@@ -19,7 +19,7 @@ CONFIRM: Final = 300
 FALLBACK: Final = 1000
 MOST_INPUTS: Final = 10
 _ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-# Inside a code span nothing is markup but what ends it.
+# Inside a code span, only its end is markup.
 _CODE: Final = {**_ESCAPED, "`": "\u02cb"}
 Block = dict[str, Any]
 
@@ -33,9 +33,9 @@ def message(
     last: str | None = None,
     mentions: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """A message about a ticket; `buttons` where somebody would hear them, while there is something to answer.
+    """A message about a ticket; `buttons` only if a server handles them and the ticket is open.
 
-    mentions: the users a rule wants to hear of it, by their ids
+    mentions: ids of the users that a rule notifies
     """
     request = view.ticket.request
     is_open = view.status_at(now) == "pending"
@@ -54,11 +54,14 @@ def message(
     blocks.append({"type": "context", "elements": [_text(_standing(view, now, page_url if is_open else None))]})
     if is_open and buttons:
         blocks.append(_actions(view))
-    return {"text": escaped(f"{heading} ({ticket_summary.standing(view, now)})", FALLBACK), "blocks": blocks[:BLOCKS]}
+    return {
+        "text": escaped(f"{heading} ({ticket_summary.status_text(view, now)})", FALLBACK),
+        "blocks": blocks[:BLOCKS],
+    }
 
 
 def escaped(text: str, longest: int, table: dict[str, str] = _ESCAPED) -> str:
-    """Text in which Slack finds no mention, link or entity, no longer than this once it is escaped."""
+    """Escape a text: Slack finds no mention, link or entity in it; limited in length after escaping."""
     whole = "".join(table.get(character, character) for character in text)
     if len(whole) <= longest:
         return whole
@@ -73,7 +76,7 @@ def escaped(text: str, longest: int, table: dict[str, str] = _ESCAPED) -> str:
 
 
 def _rows(view: TicketView) -> tuple[Iterable[tuple[str, str]], ...]:
-    """What is asked, and of whom, in two blocks: one holds no more than ten."""
+    """What is requested, and of whom, in two blocks of at most ten fields."""
     return ticket_summary.facts(view), ticket_summary.terms(view)
 
 
@@ -83,7 +86,7 @@ def _field(name: str, value: str) -> Block:
 
 
 def _details(view: TicketView) -> Iterable[Block]:
-    """Contract, inputs and preview, each in a block of its own and cut to what fits."""
+    """Contract, inputs and preview, each in its own block and cut to its limit."""
     contract = [f"{name}: {' '.join(value.split())}" for name, value in ticket_summary.contract(view)]
     if contract:
         yield _code("Contract", "\n".join(contract))
@@ -105,7 +108,9 @@ def _code(name: str, text: str) -> Block:
 def _standing(view: TicketView, now: datetime, page_url: str | None) -> str:
     where = f" · <{page_url}|everything about it>" if page_url is not None else ""
     left = f" · {ticket_summary.time_left(view, now)} left" if view.status_at(now) == "pending" else ""
-    return f"Ticket `{escaped(view.id, 200, _CODE)}` · {escaped(ticket_summary.standing(view, now), 100)}{left}{where}"
+    return (
+        f"Ticket `{escaped(view.id, 200, _CODE)}` · {escaped(ticket_summary.status_text(view, now), 100)}{left}{where}"
+    )
 
 
 def _actions(view: TicketView) -> Block:
@@ -113,7 +118,7 @@ def _actions(view: TicketView) -> Block:
     return {
         "type": "actions",
         "block_id": "answer",
-        # Nobody signs with a button.
+        # A button cannot sign.
         "elements": [reject] if view.ticket.request.require_signed_approvals else [approve, reject],
     }
 
@@ -126,7 +131,7 @@ def _button(view: TicketView, action: str, word: str, style: str) -> Block:
     return {
         "type": "button",
         "action_id": action,
-        "value": pressed_for(view),
+        "value": button_value(view),
         "style": style,
         "text": {"type": "plain_text", "text": word},
         "confirm": {
@@ -139,8 +144,8 @@ def _button(view: TicketView, action: str, word: str, style: str) -> Block:
     }
 
 
-def pressed_for(view: TicketView) -> str:
-    """What a button is about: the ticket, and what the message showed of it."""
+def button_value(view: TicketView) -> str:
+    """The value of a button: the ticket, and the hash of the request that the message shows."""
     return f"{view.id}:{view.ticket.request.request_hash}"
 
 
@@ -149,5 +154,5 @@ def _section(text: str) -> Block:
 
 
 def _text(text: str) -> Block:
-    # Verbatim: what looks like a channel or an address stays as it is.
+    # Verbatim: text that looks like a channel or an address is not linked.
     return {"type": "mrkdwn", "text": text, "verbatim": True}

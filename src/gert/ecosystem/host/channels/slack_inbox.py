@@ -1,4 +1,4 @@
-"""What Slack sends when somebody presses a button: checked, mapped to a person, and put to the ticket."""
+"""Handles buttons that are pressed in Slack: the signature is verified, the user is mapped to an approver."""
 
 import base64
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,9 @@ import msgspec
 
 from gert.ecosystem.approvals.tickets import Answered, Tickets
 from gert.ecosystem.host.channels import ticket_summary
+from gert.ecosystem.host.channels.page_urls import PageUrls
 from gert.ecosystem.host.channels.slack_blocks import SECTION, escaped, message
-from gert.ecosystem.host.channels.urls import Front
-from gert.ecosystem.host.channels.web import Reply, Request, as_json, fields_of, said
+from gert.ecosystem.host.channels.web_server import Reply, Request, fields_of, json_reply, text_reply
 from gert.ecosystem.host.run.notifications import HEADERS
 from gert.errors import GertError, IntegrityError, UsageError
 from gert.kernel.events.envelope import format_timestamp
@@ -22,12 +22,12 @@ from gert.kernel.foundation.signature import HMAC_SHA256, Keys, Signature, parse
 from gert.kernel.governance.approval import Response
 
 WINDOW: Final = 300
-"""Seconds a request of Slack's is good for."""
+"""Seconds that a request of Slack is valid."""
 
-# Slack gives up on us after three seconds.
-_TELLING_SECONDS: Final = 1.5
+# Slack waits three seconds for a reply.
+_REPLY_SECONDS: Final = 1.5
 _VERDICTS: Final = {"approve": True, "reject": False}
-_NOT_UNDERSTOOD: Final = "this is not an action that can be read"
+_UNREADABLE: Final = "the action cannot be read"
 
 
 class _User(msgspec.Struct):
@@ -50,42 +50,42 @@ class _Pressed(msgspec.Struct):
 
 
 class SlackInbox:
-    """Answers from one Slack app.
+    """Posts the responses of one Slack app.
 
     users: approvers by Slack user id
-    webhook: the app's incoming webhook; what is said in return goes to the same server and nowhere else
-    secrets: what nobody in Slack is told: how they are reached, and known
+    webhook: the app's incoming webhook; replies are sent only to the same server
+    secrets: texts that are redacted in replies
     """
 
     def __init__(
-        self, secret: str, users: Mapping[str, str], webhook: str, front: Front, secrets: Iterable[str] = ()
+        self, secret: str, users: Mapping[str, str], webhook: str, urls: PageUrls, secrets: Iterable[str] = ()
     ) -> None:
         key = parse_key("base64:" + base64.b64encode(secret.encode()).decode(), "slack")
         self._keys = Keys([key])
         self._users = users
         self._server = _server(webhook)
-        self._front = front
+        self._urls = urls
         self._redactor = Redactor(secrets)
 
-    async def take(self, request: Request, tickets: Tickets) -> Reply:
-        """Take what Slack sends."""
+    async def handle(self, request: Request, tickets: Tickets) -> Reply:
+        """Handle a request of Slack."""
         now = await tickets.time()
-        # (1) It is from Slack, and from now: nothing in it is read before.
+        # (1) It is signed by Slack, and recent; nothing else is read before that.
         if not self._is_genuine(request, now):
-            return said(401, "this is not signed by Slack")
-        # (2) It is one button that was pressed.
+            return text_reply(401, "this is not signed by Slack")
+        # (2) It is one pressed button.
         pressed = _pressed(request.body)
         if pressed is None:
-            return said(400, _NOT_UNDERSTOOD)
+            return text_reply(400, _UNREADABLE)
         action = pressed.actions[0]
-        # (3) The person is known.
+        # (3) The user is a known approver.
         approver = self._users.get(pressed.user.id)
         if approver is None:
-            return await self._tell(
+            return await self._reply(
                 pressed,
                 _privately(f"Slack user {ticket_summary.plain(pressed.user.id)} is not among the approvers here."),
             )
-        # (4) It counts for what the message showed, and for nothing that has taken its place.
+        # (4) It counts only for the request that the message showed.
         ticket_id, _, request_hash = action.value.partition(":")
         response = Response(
             approver=approver,
@@ -97,11 +97,11 @@ class SlackInbox:
         try:
             answered = await tickets.answer(ticket_id, response)
         except UsageError:
-            return await self._tell(pressed, _privately("There is no such request any more."))
+            return await self._reply(pressed, _privately("There is no such request any more."))
         except GertError:
             lost = f"Your {_word(response)} could not be recorded. Press the button again."
-            return await self._tell(pressed, _privately(lost))
-        return await self._tell(pressed, self._became(answered, response, await tickets.time()))
+            return await self._reply(pressed, _privately(lost))
+        return await self._reply(pressed, self._result(answered, response, await tickets.time()))
 
     def _is_genuine(self, request: Request, now: datetime) -> bool:
         moment, signature = request.header("x-slack-request-timestamp"), request.header("x-slack-signature")
@@ -117,25 +117,25 @@ class SlackInbox:
             return False
         return version == "v0"
 
-    def _became(self, answered: Answered, response: Response, now: datetime) -> dict[str, Any]:
+    def _result(self, answered: Answered, response: Response, now: datetime) -> dict[str, Any]:
         word = _word(response)
         if answered.objection is not None:
             return _privately(f"Your {word} does not count: {ticket_summary.plain(answered.objection)}")
         last = f"{ticket_summary.plain(response.approver)} {'approved' if response.approved else 'rejected'} this."
-        page_url = self._front.look_url(answered.view.id)
+        page_url = self._urls.look_url(answered.view.id)
         shown = message(answered.view, now, page_url=page_url, buttons=not answered.is_decided, last=last)
         return {"replace_original": True, **shown}
 
-    async def _tell(self, pressed: _Pressed, document: dict[str, Any]) -> Reply:
-        """Say it in the reply, and where Slack wants to hear it: for buttons it reads only the latter."""
+    async def _reply(self, pressed: _Pressed, document: dict[str, Any]) -> Reply:
+        """Reply, and post the same to the response URL: for buttons, Slack reads only the latter."""
         document = self._redactor.value(document).value
         url = pressed.response_url
         if url and self._server is not None and _server(url) == self._server:
             from gert.ecosystem.notify.webhooks import post
 
             body = msgspec.json.encode(document)
-            await post(url, body, HEADERS, attempts=1, timeout=_TELLING_SECONDS, total=_TELLING_SECONDS)
-        return as_json(200, document)
+            await post(url, body, HEADERS, attempts=1, timeout=_REPLY_SECONDS, total=_REPLY_SECONDS)
+        return json_reply(200, document)
 
 
 def _pressed(body: bytes) -> _Pressed | None:
@@ -156,7 +156,7 @@ def _word(response: Response) -> str:
 
 
 def _privately(text: str) -> dict[str, Any]:
-    """Words for the one who pressed the button; the message stays as it is."""
+    """A text that only the user who pressed the button sees; the message does not change."""
     return {"response_type": "ephemeral", "replace_original": False, "text": escaped(text, SECTION)}
 
 

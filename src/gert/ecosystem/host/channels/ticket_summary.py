@@ -1,4 +1,4 @@
-"""What people are told about a ticket, the same everywhere: rows of names and values, with secrets masked."""
+"""A ticket as rows of names and values, the same for every channel; secrets are masked."""
 
 import shlex
 import unicodedata
@@ -21,19 +21,19 @@ NOT_SHOWN: Final = ("inputs", "outputs")
 
 
 def title_of(request: ApprovalRequest) -> str:
-    """What is asked for, on one line; steps in loops and lanes are told apart by their path."""
+    """What is requested, on one line; steps in loops and lanes also show their path."""
     if not request.title:
         return plain(f"{request.runbook}: {request.place}")
     return plain(request.title if _is_alone(request) else f"{request.title} ({request.place})")
 
 
 def _is_alone(request: ApprovalRequest) -> bool:
-    """Whether a step stands in no loop, lane or other block."""
+    """Whether a step is in no loop, lane or other block."""
     return not {"/", "["} & set(request.place)
 
 
 def facts(view: TicketView) -> Iterator[tuple[str, str]]:
-    """What whoever decides must know first."""
+    """What an approver must know first."""
     request = view.ticket.request
     yield "Step", plain(request.place)
     if request.description:
@@ -49,16 +49,16 @@ def facts(view: TicketView) -> Iterator[tuple[str, str]]:
 
 
 def terms(view: TicketView) -> Iterator[tuple[str, str]]:
-    """Who may answer, and what it takes."""
+    """Who may approve, and how many approvals are needed."""
     request = view.ticket.request
     yield "Approvers", plain(" and ".join(f"one of {', '.join(names)}" for names in request.approvers) or "anyone")
     yield "Needed", people(view.needed)
     if request.separation_of_duties:
-        yield "Barred", plain(f"whoever started the run ({request.requested_by or 'not known'})")
+        yield "Barred", plain(f"the person who started the run ({request.requested_by or 'not known'})")
     if request.require_signed_approvals:
         yield "Signature", "only signed approvals count"
     if request.notify:
-        yield "To hear of it", plain(", ".join(request.notify))
+        yield "Notified", plain(", ".join(request.notify))
     yield "Request hash", plain(request.request_hash)
 
 
@@ -70,7 +70,7 @@ def contract(view: TicketView) -> Iterator[tuple[str, str]]:
 
 
 def inputs(view: TicketView) -> Iterator[tuple[str, str]]:
-    """What the step is handed, as it will be; line breaks stay."""
+    """The inputs of the step, with their line breaks."""
     for name, value in view.ticket.request.inputs.items():
         yield plain(name), shown(value) + hidden_note(view.ticket.request, name)
 
@@ -94,7 +94,7 @@ def shown(value: Any) -> str:
 
 
 def _declared(value: Any) -> str:
-    """A part of a contract in a few words."""
+    """A part of a contract as short text."""
     if value is None:
         return "not declared"
     if isinstance(value, bool):
@@ -105,29 +105,29 @@ def _declared(value: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """One line of text in which nothing acts on whoever shows it."""
+    """One line of text without control characters."""
     return _visible(" ".join(str(masked(text)).splitlines()))
 
 
 def lines(text: str) -> str:
-    """Text of several lines in which nothing else acts on whoever shows it."""
+    """Lines of text without other control characters."""
     return "\n".join(_visible(line.replace("\t", "    ")) for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def _visible(text: str) -> str:
-    """A line in which everything shows: what cannot be seen would be approved, too."""
+    """A line in which every character is visible: an invisible one would be approved, too."""
     if text.isascii() and text.isprintable():
         return text
     return UNSEEN.sub(lambda found: found[0] if _is_drawn(text, found.start()) else REPLACEMENT, printable(text))
 
 
 def _is_drawn(text: str, at: int) -> bool:
-    """Whether a character only says how the symbol before it is drawn, as in many emoji."""
+    """Whether a character only selects how the symbol before it is drawn, as in many emoji."""
     return text[at] in "\ufe0e\ufe0f" and at > 0 and unicodedata.category(text[at - 1]) == "So"
 
 
 def cut(text: str, longest: int) -> str:
-    """The beginning of a text; how much is missing is said, since what is not seen is approved too."""
+    """The beginning of a text, with how much is cut: what is not seen is approved, too."""
     if len(text) <= longest:
         return text
     more = f"… ({len(text) - longest} more characters)"
@@ -140,12 +140,12 @@ def people(count: int) -> str:
 
 
 def time_left(view: TicketView, now: datetime) -> str:
-    """How long somebody may still answer."""
+    """How long the ticket is still open."""
     left = parse_timestamp(view.ticket.expires_at or "") - now
     if left <= timedelta():
         return "none"
     seconds = int(left.total_seconds())
-    # Nobody plans by the second while there are minutes.
+    # Seconds matter only in the last two minutes.
     return format_duration(timedelta(seconds=seconds if seconds < 120 else seconds - seconds % 60))
 
 
@@ -154,8 +154,8 @@ def moment(text: str | None) -> str:
     return f"{parse_timestamp(text or '').astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def standing(view: TicketView, now: datetime) -> str:
-    """How a ticket stands."""
+def status_text(view: TicketView, now: datetime) -> str:
+    """The status of a ticket, with its approvals."""
     count = f"{view.approvals} of {view.needed} {'approval' if view.needed == 1 else 'approvals'}"
     if view.waiting:
         count += f", {len(view.waiting)} received"

@@ -29,7 +29,7 @@ def run_outline(runs: Runs, run_id: str) -> Outline:
     start = entry.started_with
     if start is None:
         raise UsageError(f"run `{run_id}` does not say which runbook it ran", hint="name the runbook instead")
-    stored = runs.archive.ask(lambda ledger: ledger.documents(list(start.documents.values())))
+    stored = runs.reader.ask(lambda ledger: ledger.documents(list(start.documents.values())))
     documents = {path: stored[digest] for path, digest in start.documents.items() if digest in stored}
     program = Workspace(stored=documents).program(start.file).program
     if program is None:

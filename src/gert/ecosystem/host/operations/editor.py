@@ -53,7 +53,7 @@ def _row(entry: Entry) -> dict[str, Any]:
     return {
         "run_id": entry.run_id,
         "kind": entry.kind,
-        "status": entry.standing,
+        "status": entry.status,
         "runbook_name": head.runbook if head is not None else None,
         "mode": head.mode if head is not None else None,
         "actor": head.actor if head is not None else None,
@@ -84,7 +84,7 @@ async def events(access: Access, said: Events) -> dict[str, Any]:
 def _events(access: Access, said: Events) -> tuple[list[bytes], int]:
     with Runs(access.place) as runs:
         entry = runs.entry(runs.find(said.run_id))
-        lines = runs.archive.ask(lambda ledger: ledger.lines(entry.run_id, said.since, said.limit))
+        lines = runs.reader.ask(lambda ledger: ledger.lines(entry.run_id, said.since, said.limit))
         return lines, entry.events
 
 

@@ -133,7 +133,7 @@ def _waiting(entry: Entry, progress: Progress) -> tuple[str, dict[str, Any] | No
             "who": "a person, outside this session",
             "driven": entry.is_driven,
         }
-    standing = {"cut-off": "interrupted"}.get(entry.standing, entry.standing)
+    standing = {"cut-off": "interrupted"}.get(entry.status, entry.status)
     if standing == "running" and progress.manual:
         return "waiting_for_person", {"path": progress.manual[0], "who": "a person gives evidence of a manual step"}
     return standing, None

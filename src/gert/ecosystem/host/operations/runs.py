@@ -238,7 +238,7 @@ def _cut(text: str) -> str:
 def _lines(access: Access, said: RunLog) -> list[dict[str, Any]]:
     with Runs(access.place) as runs:
         entry = _entry(access, runs, said.run_id)
-        logs = Logs(runs.archive, entry.run_id, said.step)
+        logs = Logs(runs.reader, entry.run_id, said.step)
         return [
             {"step": piece.step, "stream": piece.stream, "text": line}
             for piece in merged(logs.read())

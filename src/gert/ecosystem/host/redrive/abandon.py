@@ -1,7 +1,7 @@
-"""Abandoning a run: its record is ended and sealed, its tickets are closed, and nothing is called.
+"""Abandon a run: end and seal its record, close its tickets, and call nothing.
 
-The run is driven again on its recorded answers and cancelled where they end, so that every step that had begun has an
-end. Where that cannot be done, because the runbook has changed, the record is ended as it is.
+The run is redriven on its recorded answers and cancelled where they end, so that every started step has an end. Where
+that fails because the runbook has changed, the record is ended as it is.
 """
 
 import os
@@ -76,12 +76,12 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
 async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = None) -> Abandoned:
     """End a run that is not running; an error that prevents it is raised, and leaves the run as it was."""
     environ = with_key_files(os.environ if environ is None else environ)
-    reason = _worded(options)
+    reason = _reason(options)
     found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
     database = ledger_for(found, environ)
     async with AsyncExitStack() as held:
         run_id = await find_recorded(options.run_id, database, environ)
-        ledger = await _driven(held, run_id, database, environ)
+        ledger = await _open_with_lease(held, run_id, database, environ)
         why = options.adopt_unsealed
         adopt = None if why is None else Adopt(options.actor or user_name(), why)
         record = await load_record(ledger, run_id, sealing_keys(environ), adopt)
@@ -92,7 +92,7 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     return msgspec.structs.replace(ended, tickets=tuple(tickets))
 
 
-class _Ending(Then):
+class _Cancel(Then):
     """Ends a run where its recorded answers end: it is cancelled, and every request is answered with that.
 
     in_doubt: calls that were announced and have no recorded answer
@@ -112,7 +112,7 @@ class _Ending(Then):
             self.driver.cancel(self._failure.message)
 
     def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
-        """The answer comes in its turn."""
+        """No request is answered at once."""
         return None
 
     async def answer(self, ask: Request[Any]) -> AnyAnswer:
@@ -123,7 +123,7 @@ class _Ending(Then):
 async def _end(
     record: Record, ledger: Ledger, database: Database, reason: str, environ: Mapping[str, str]
 ) -> Abandoned:
-    """Drive a run again and stop it where its answers end; close its record as it is where it takes another way."""
+    """Redrive a run and cancel it where its answers end; if it diverges, end its record as it is."""
     prepared = _prepared(record, environ)
     settings = Settings(witness=record.start.witness) if prepared is None else prepared.settings
     if settings.witness is not None:
@@ -133,7 +133,7 @@ async def _end(
     if prepared is not None:
         journal = _journal(record, ledger, environ)
         inputs = record.resolved(dict.fromkeys(record.start.secret_inputs, PLACEHOLDER))
-        then = _Ending(reason, journal)
+        then = _Cancel(reason, journal)
         try:
             result = await redrive(
                 record.setup(prepared, inputs),
@@ -173,7 +173,7 @@ async def _end(
 
 
 def _prepared(record: Record, environ: Mapping[str, str]) -> Prepared | None:
-    """The program of a run, where it is what it was when the run began."""
+    """The program of a run, if it has not changed since the run started."""
     try:
         # As a dry run: nothing will be called, so no secret has to be there.
         prepared = Prepared(record.options(mode="dry-run"), environ)
@@ -220,7 +220,7 @@ async def _close(record: Record, journal: RedriveJournal, reason: str) -> None:
         journal.close()
 
 
-def _worded(options: AbandonOptions) -> str:
+def _reason(options: AbandonOptions) -> str:
     who, why = (" ".join(text.split())[:LONGEST_REASON] for text in (options.actor or user_name(), options.reason))
     if not why:
         raise UsageError("`--reason` needs a reason", hint="it is recorded, and shown with the run")
@@ -232,7 +232,7 @@ def _worded(options: AbandonOptions) -> str:
     return f"{ABANDONED}{why} (by {who})"
 
 
-async def _driven(held: AsyncExitStack, run_id: str, database: Database, environ: Mapping[str, str]) -> Ledger:
+async def _open_with_lease(held: AsyncExitStack, run_id: str, database: Database, environ: Mapping[str, str]) -> Ledger:
     """The ledger with the lease of the run, unless a process drives it."""
     try:
         return await open_driven(held, run_id, database, environ)

@@ -1,4 +1,4 @@
-"""Which recorded answers a new run takes: all that do not come after the step it begins live with (DECISIONS 57).
+"""Which recorded answers a rerun takes: all before the step it runs live from (DECISIONS 57).
 
 The new run is driven on the recorded answers, without a world. A lane that reaches the step takes none from there on;
 every other lane takes its own until none is left, in the order they were recorded. So no answer is taken that depends
@@ -42,7 +42,7 @@ _OF_ITS_ACTOR: Final = frozenset({ApprovalSubmitted.type, BreakGlass.type})
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a new run leaves an old one.
+    """Where a rerun leaves the recorded run.
 
     answers: those that it takes, in the order it takes them
     beside: requests of other lanes that are open there: they may have been put before
@@ -101,7 +101,7 @@ async def fork_at(
     lanes: int,
     verify: Verify | None = None,
 ) -> Fork:
-    """Find where a new run leaves a recorded one.
+    """Find where a rerun leaves the recorded run.
 
     recorded: the events of the recorded run; the new run has to repeat them up to the step
     strictly: nothing was changed, so every event has to repeat its data, too
@@ -135,7 +135,7 @@ class _Stopped(Exception):
 class _Stop(Then):
     """Stops where the recorded answers end.
 
-    is_reached: a lane has come to the step
+    is_reached: a lane has reached the step
     asked, beside: the requests that are open there, from the step on and in other lanes
     """
 

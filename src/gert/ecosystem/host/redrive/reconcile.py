@@ -1,4 +1,4 @@
-"""Calls that were announced and have no result: they may have happened, and only the operator can say."""
+"""Reconcile calls that were announced and have no result: the operator says whether they happened."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -209,7 +209,7 @@ def _require_open(said: Mapping[str, Reconciliation], calls: list[Call]) -> None
         if name != ALL and name not in known:
             listed = ", ".join(f"`{ask.path}`" for ask in calls)
             raise UsageError(
-                f"`{name}` is no call without a result", hint=f"there is {listed}" if listed else "there is none"
+                f"`{name}` is not a call without a result", hint=f"there is {listed}" if listed else "there is none"
             )
 
 

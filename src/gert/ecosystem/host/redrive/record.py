@@ -30,9 +30,9 @@ from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted, RunStart, Start
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Keys
+from gert.kernel.ledger.head_seal import ADOPT_HINT, adoption
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Head
-from gert.kernel.ledger.seal import ADOPT_HINT, adoption
 
 _PAGE: Final = 1000
 _NO_KEYS: Final = Keys()
@@ -136,7 +136,7 @@ class Record(msgspec.Struct, frozen=True):
         return ResolvedInputs(ordered, self.started.input_sources, secrets)
 
     def options(self, **others: Any) -> RunOptions:
-        """The options that the run was started with, and others in their place."""
+        """The options that the run was started with, overridden by others."""
         taken = {name: getattr(self.start, name) for name in _TAKEN}
         return RunOptions(**{**taken, "mode": self.started.mode, **others})
 

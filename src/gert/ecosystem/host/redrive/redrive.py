@@ -1,8 +1,8 @@
-"""Driving a run again: recorded answers are fed to the engine, each event is compared with the record, and where the
-record ends another takes over.
+"""Redrive a run: recorded answers are fed to the engine, each event is compared with the record, and where the record
+ends, a `Then` takes over.
 
-What takes over (`Then`) is the live world (`resume`), a new run (`rerun`), an ending (`abandon`), or a refusal to go
-further (a scenario that is made of a run).
+That is the live world (`exec`, `resume`, `rerun`), a cancellation (`abandon`), a refusal (a scenario that is made of a
+run), or the script of a scenario (`replay`).
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.host.run.driver.clock import RunClock
-from gert.ecosystem.host.run.driver.driver import Driver, Gate, JournalPort
+from gert.ecosystem.host.run.driver.driver import MAX_PARALLEL, Driver, Gate, JournalPort
 from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer
 from gert.ecosystem.host.run.world.worlds import World
 from gert.errors import IntegrityError, TraceError
@@ -39,8 +39,8 @@ Verify: TypeAlias = Callable[[Request[Any], AnyAnswer], object]
 """Checks a recorded answer to a request; IntegrityError where it must not be used."""
 
 
-class Unasked:
-    """A world that is never asked: what takes over stops the run before."""
+class NoWorld:
+    """A world that gets no request: the `Then` stops the run before."""
 
     def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """No request is answered."""
@@ -59,7 +59,7 @@ class Then:
     gate: waits until a request may be put to the world
     """
 
-    world: World = Unasked()
+    world: World = NoWorld()
     driver: Driver | None = None
     gate: Gate | None = None
 
@@ -77,7 +77,7 @@ async def redrive(
     journal: JournalPort,
     then: Then,
     *,
-    lanes: int,
+    lanes: int = MAX_PARALLEL,
     until: Callable[[str | None], bool] | None = None,
     verify: Verify | None = None,
     clock: RunClock | None = None,

@@ -1,4 +1,4 @@
-"""A new run that takes the recorded answers of an old one up to a step, and is live from there (DECISIONS 57)."""
+"""Rerun: a new run takes the recorded answers of an old one up to a step, and is live from there (DECISIONS 57)."""
 
 import os
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Resuming a run: the recorded answers first, then the live world (DECISIONS 35)."""
+"""Resume a run: the recorded answers first, then the live world (DECISIONS 35)."""
 
 import asyncio
 import os
@@ -273,7 +273,7 @@ def _go_live(
 async def _open_tickets(
     ledger: Ledger, prepared: Prepared, run_id: str, binding: Binding | None
 ) -> Callable[[Request[Any]], bool]:
-    """Tells which requests wait for a ticket that is open, without a response that the run could take."""
+    """A predicate: whether a request waits for an open ticket that has no response yet."""
     now = await ledger.time()
     messages = messages_of(ledger, run_id)
     received = {each.ticket_id async for each in messages if each.taken is None and each.kind == "approval"}

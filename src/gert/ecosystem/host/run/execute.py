@@ -48,7 +48,7 @@ from gert.kernel.scenario.inputs import replayed_inputs
 if TYPE_CHECKING:
     from gert.ecosystem.host.runner.transport import RunnerTransport
     from gert.ecosystem.host.scenarios.folders import Loaded
-    from gert.ecosystem.host.scenarios.record import Recording
+    from gert.ecosystem.host.scenarios.record_scenario import Recording
 
 AUTO_RECORD: Final = "GERT_AUTO_RECORD"
 
@@ -180,7 +180,7 @@ def _recording(prepared: Prepared, setup: Setup) -> "Recording | None":
     options = prepared.options
     if setup.mode != "real" or not (options.record or prepared.environ.get(AUTO_RECORD)):
         return None
-    from gert.ecosystem.host.scenarios.record import Recording, recording_folder
+    from gert.ecosystem.host.scenarios.record_scenario import Recording, recording_folder
 
     folder = recording_folder(options.record, options.file, setup.run_id, prepared.environ)
     return Recording(folder, options.file) if folder is not None else None
@@ -306,7 +306,7 @@ def _channels(prepared: Prepared) -> list[Channel]:
     """The ways settings know to reach people."""
     if prepared.settings.approvals is None:
         return []
-    from gert.ecosystem.host.channels.settings import channels_for  # seldom needed, and not small
+    from gert.ecosystem.host.channels.channels_for import channels_for  # seldom needed, and not small
 
     return channels_for(prepared.settings, prepared.environ, prepared.state)
 

@@ -29,7 +29,7 @@ from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.ledger.port import Ledger
 
 if TYPE_CHECKING:
-    from gert.ecosystem.host.scenarios.record import Recording
+    from gert.ecosystem.host.scenarios.record_scenario import Recording
 
 
 class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,9 +213,9 @@ def _page(prepared: Prepared, ticket_id: str) -> str | None:
     said = prepared.settings.approvals
     if said is None or said.listen is None:
         return None
-    from gert.ecosystem.host.channels.settings import front_for  # seldom needed, and not small
+    from gert.ecosystem.host.channels.channels_for import page_urls_for  # seldom needed, and not small
 
-    return front_for(prepared.settings, prepared.state).page_url(ticket_id)
+    return page_urls_for(prepared.settings, prepared.state).page_url(ticket_id)
 
 
 async def _notify(session: Session, result: RunResult, relay: Relay) -> None:

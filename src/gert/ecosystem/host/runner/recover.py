@@ -20,7 +20,7 @@ from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runner import PlanCreated, RunnerInDoubt
 from gert.kernel.foundation.canonical import digest
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Head, RunFilter
 from gert.kernel.runner.plan import STATE, Plan
@@ -146,7 +146,7 @@ async def _close(ledger: Ledger, plan: Plan, known: PlanState, actor: str, state
     def write(head: Head, moment: str) -> Batch:
         if head.runner is None or head.runner.is_recorded or head.runner.in_doubt:
             raise TraceError(f"the run of the plan `{plan.plan_id}` was closed meanwhile")
-        return compose(head, moment, None, [Entry(payload)], kind="runner")
+        return build_batch(head, moment, None, [Entry(payload)], kind="runner")
 
     try:
         async with hold_lease(ledger, plan.plan_id):

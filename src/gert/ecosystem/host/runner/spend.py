@@ -15,7 +15,7 @@ from gert.errors import Busy, GertError, LeaseLost, Refused, TraceError
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runner import PlanAuthorized, PlanCreated, RunnerRecorded, RunnerStarted
 from gert.kernel.foundation.canonical import canonical
-from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Head, Holder, Written
 from gert.kernel.runner.plan import STATE, plan_data
@@ -75,7 +75,7 @@ class LedgerSpend:
         def write(head: Head, moment: str) -> Batch:
             if is_first and head.count:
                 raise Refused("spent/plan", f"the plan `{head.run_id}` was executed before")
-            batch = compose(head, moment, None, [Entry(payload) for payload in payloads], kind="runner")
+            batch = build_batch(head, moment, None, [Entry(payload) for payload in payloads], kind="runner")
             return batch._replace(documents=documents)
 
         written = await self._ledger.append(self._plan_id, write)

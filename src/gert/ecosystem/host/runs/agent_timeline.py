@@ -42,7 +42,7 @@ class Item(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Totals(msgspec.Struct, kw_only=True):
-    """What a run comes to."""
+    """The totals of a run."""
 
     turns: int = 0
     model_calls: int = 0
@@ -63,18 +63,18 @@ class Timeline(msgspec.Struct):
 
 def timeline_of(lines: Iterable[bytes]) -> Timeline:
     """Read the timeline of an agent run from its lines."""
-    reading = _Reading()
+    builder = _Builder()
     for line in lines:
         try:
-            reading.add(decode(line))
+            builder.add(decode(line))
         except TraceError:
-            reading.found.unreadable += 1
-    reading.finish()
-    return reading.found
+            builder.found.unreadable += 1
+    builder.finish()
+    return builder.found
 
 
-class _Reading:
-    """The timeline so far, and the calls that have not ended."""
+class _Builder:
+    """Builds a timeline event by event; knows the calls that have not ended."""
 
     def __init__(self) -> None:
         self.found = Timeline([], Totals())
@@ -244,32 +244,32 @@ class _Reading:
         self.put(seq, at, "harness", "", "failed", said.last_step_key, f"{said.error_type}: {said.message}")
 
 
-_HANDLERS: Final[Mapping[type[Payload], Callable[[_Reading, Any, int, float], None]]] = {
-    says.RunStarted: _Reading.started,
-    says.RunEnded: _Reading.ended,
-    says.RunReopened: _Reading.reopened,
-    says.ModelRequested: _Reading.model_requested,
-    says.ModelCompleted: _Reading.model_ended,
-    says.ModelFailed: _Reading.model_ended,
-    says.ReplayedWithDrift: _Reading.drift,
-    says.ToolRequested: _Reading.tool_requested,
-    says.ToolCompleted: _Reading.tool_ended,
-    says.RunSummary: _Reading.summary,
-    says.ContextRead: _Reading.read,
-    says.PauseRequested: _Reading.paused,
-    says.ResumeRequested: _Reading.resumed,
-    says.WorkflowStepRequested: _Reading.workflow_requested,
-    says.WorkflowStepCompleted: _Reading.workflow_ended,
-    says.WorkflowStepFailed: _Reading.workflow_ended,
-    says.HarnessWake: _Reading.woke,
-    says.HarnessSleep: _Reading.slept,
-    says.HarnessStage: _Reading.staged,
-    says.HarnessFailed: _Reading.failed,
-    approvals.ApprovalSubmitted: _Reading.submitted,
-    approvals.ApprovalResponse: _Reading.responded,
-    approvals.ApprovalRefused: _Reading.refused,
-    approvals.ApprovalResolved: _Reading.resolved,
-    approvals.ApprovalOutdated: _Reading.outdated,
+_HANDLERS: Final[Mapping[type[Payload], Callable[[_Builder, Any, int, float], None]]] = {
+    says.RunStarted: _Builder.started,
+    says.RunEnded: _Builder.ended,
+    says.RunReopened: _Builder.reopened,
+    says.ModelRequested: _Builder.model_requested,
+    says.ModelCompleted: _Builder.model_ended,
+    says.ModelFailed: _Builder.model_ended,
+    says.ReplayedWithDrift: _Builder.drift,
+    says.ToolRequested: _Builder.tool_requested,
+    says.ToolCompleted: _Builder.tool_ended,
+    says.RunSummary: _Builder.summary,
+    says.ContextRead: _Builder.read,
+    says.PauseRequested: _Builder.paused,
+    says.ResumeRequested: _Builder.resumed,
+    says.WorkflowStepRequested: _Builder.workflow_requested,
+    says.WorkflowStepCompleted: _Builder.workflow_ended,
+    says.WorkflowStepFailed: _Builder.workflow_ended,
+    says.HarnessWake: _Builder.woke,
+    says.HarnessSleep: _Builder.slept,
+    says.HarnessStage: _Builder.staged,
+    says.HarnessFailed: _Builder.failed,
+    approvals.ApprovalSubmitted: _Builder.submitted,
+    approvals.ApprovalResponse: _Builder.responded,
+    approvals.ApprovalRefused: _Builder.refused,
+    approvals.ApprovalResolved: _Builder.resolved,
+    approvals.ApprovalOutdated: _Builder.outdated,
 }
 
 

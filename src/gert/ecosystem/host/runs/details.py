@@ -1,6 +1,6 @@
-"""What is known of a run, as plain data: how it stands, what it noted, and what it keeps.
+"""A run as plain data: its status, events, summaries and artifacts.
 
-The agent kernel's own models are loaded when an agent run is looked at: those of runbooks need none of them.
+The models of the agent kernel are imported only for agent runs.
 """
 
 from typing import Any, Final
@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.host.runs.entry import Entry
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.errors import TraceError
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
@@ -17,12 +17,12 @@ MOST_SUMMARIES: Final = 20
 
 
 def status_facts(entry: Entry) -> dict[str, Any]:
-    """How a run stands, in the same words whatever kind of run it is."""
+    """The status of a run, in the same form for every kind of run."""
     return {
         "run_id": entry.run_id,
         "kind": entry.kind,
         "tenant_id": entry.tenant,
-        "status": entry.standing,
+        "status": entry.status,
         "last_event_seq": entry.events,
         "last_event_type": entry.last_type,
         "updated_at": _iso(entry.last),
@@ -32,7 +32,7 @@ def status_facts(entry: Entry) -> dict[str, Any]:
 
 
 def agent_facts(entry: Entry) -> dict[str, Any]:
-    """Everything the ledger knows of an agent run without reading it."""
+    """The explanation of an agent run from its head, without reading events."""
     if entry.kind != "agent":
         return {}
     from gert.kernel.agent.api.status import explanation_of
@@ -57,16 +57,16 @@ def event_facts(line: bytes) -> dict[str, Any]:
     }
 
 
-def summary_facts(archive: Archive, run_id: str, summary_type: str | None, limit: int) -> list[dict[str, Any]]:
+def summary_facts(reader: LedgerReader, run_id: str, summary_type: str | None, limit: int) -> list[dict[str, Any]]:
     """The newest summaries of a run, the newest first."""
-    return [_summary(decode(line)) for line in archive.summaries(run_id, summary_type, limit)]
+    return [_summary(decode(line)) for line in reader.summaries(run_id, summary_type, limit)]
 
 
-def artifact_facts(archive: Archive, run_id: str) -> dict[str, Any]:
+def artifact_facts(reader: LedgerReader, run_id: str) -> dict[str, Any]:
     """The newest value of each artifact of a run, by key."""
     from gert.kernel.agent.api.notes import ARTIFACT
 
-    found = [_summary(decode(line)) for line in archive.latest(run_id, ARTIFACT)]
+    found = [_summary(decode(line)) for line in reader.latest(run_id, ARTIFACT)]
     held = {str(each["summary_type"]).removeprefix(ARTIFACT): each["summary"] for each in found}
     return {key: value.get("value") if isinstance(value, dict) else value for key, value in sorted(held.items())}
 
@@ -92,7 +92,7 @@ def _payload(event: Envelope, line: bytes) -> dict[str, Any]:
         try:
             return event_from_line(line).payload.model_dump(mode="json")
         except TraceError:
-            pass  # of a version that knows more; its data is shown as it stands
+            pass  # written by a newer version: its data is shown unchanged
     return {"kind": event.type, **event.data}
 
 
@@ -104,7 +104,7 @@ def _json(text: str) -> Any:
 
 
 def _iso(timestamp: str | None) -> str | None:
-    """A moment as Python writes it; one that is none, as it stands."""
+    """A timestamp in the format of Python; an invalid one unchanged."""
     try:
         return parse_timestamp(timestamp).isoformat() if timestamp is not None else None
     except TraceError:
@@ -119,7 +119,7 @@ def _blocked_on(entry: Entry) -> str | None:
 
 def _failure_reason(entry: Entry) -> str | None:
     if entry.head.agent is not None:
-        return entry.head.agent.failure_reason if entry.standing == "failed" else None
+        return entry.head.agent.failure_reason if entry.status == "failed" else None
     if entry.head.runner is not None:
         execution = entry.head.runner
         return f"{execution.rule}: {execution.message}" if execution.rule is not None else None

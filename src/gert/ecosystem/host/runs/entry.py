@@ -1,4 +1,4 @@
-"""A run as it stands, and the places where runs are kept."""
+"""One run of a ledger with its status, and the location of its ledger."""
 
 import os
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.runbook_fold import OpenCall
 
-Standing = Literal[
+EntryStatus = Literal[
     "running", "waiting", "cut-off", "abandoned", "completed", "failed", "error", "cancelled", "active", "paused",
     "in-doubt",
 ]  # fmt: skip
-"""How a run stands; `active` and `paused` are agent runs only, `in-doubt` are executions of runners only."""
+"""The status of a run; `active` and `paused` only for agent runs, `in-doubt` only for executions of runners."""
 
 OPEN: Final = ("running", "waiting", "cut-off", "active", "paused", "in-doubt")
 STATUSES: Final = (
@@ -40,9 +40,9 @@ STATUSES: Final = (
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where runs are kept: a state directory, and in place of its runs a ledger, in a file or on Postgres.
+    """The location of runs: a state directory, or a ledger in a file or on Postgres.
 
-    here: the state directory that is meant without a word
+    here: the default state directory
     """
 
     state: str
@@ -52,7 +52,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def database(self) -> Database | None:
-        """The ledger, where there is one."""
+        """The ledger that was named, if any."""
         return self.dsn if self.dsn is not None else self.db
 
     @property
@@ -67,12 +67,12 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The place as people know it."""
+        """The name of the location, for messages."""
         return ledger_name(self.database) if self.database is not None else os.path.join(self.state, "runs")
 
     @property
     def words(self) -> str:
-        """What says on a command line that this place is meant, where it has to be said; never a password."""
+        """The options that name this location on a command line, if they are needed; never a password."""
         return ledger_arguments(self.database) or state_dir_argument(self.state, self.here)
 
 
@@ -131,8 +131,8 @@ class Entry(msgspec.Struct, kw_only=True):
         return self.head.snapshot.last_type if self.head.snapshot is not None else ""
 
     @property
-    def standing(self) -> Standing:
-        """Its status; a run that no process drives and that waits for nothing was cut off."""
+    def status(self) -> EntryStatus:
+        """Its status; a run that no process drives and that waits for nothing is cut off."""
         found, execution = self.head.runbook, self.head.runner
         if execution is not None:
             return "cut-off" if execution.status == "running" and not self.is_driven else execution.status
@@ -159,12 +159,12 @@ class Entry(msgspec.Struct, kw_only=True):
             return None
 
     def is_of(self, status: str) -> bool:
-        """Whether it has a status; one that was abandoned has ended, too."""
-        return self.standing not in OPEN if status == "ended" else self.standing == status
+        """Whether it has a status; `ended` includes abandoned runs."""
+        return self.status not in OPEN if status == "ended" else self.status == status
 
 
 def place_for(chosen: str | None, db: str | None, environ: Mapping[str, str], dsn: str | None = None) -> Place:
-    """Where to look: the state directory of the working folder unless another is chosen, or a ledger."""
+    """The location that options name (default: the state directory of the working folder)."""
     database = database_for(db, dsn, environ)
     if db is not None:
         require_ledger(db)

@@ -1,9 +1,9 @@
-"""Reading a run on as it is written."""
+"""Follow a run while it is written."""
 
 from collections.abc import Iterator
 from threading import Event
 
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 
 
 class Following:
@@ -12,9 +12,9 @@ class Following:
     seen: the number of the last line that was given
     """
 
-    def __init__(self, run_id: str, archive: Archive, since: int = 0) -> None:
+    def __init__(self, run_id: str, reader: LedgerReader, since: int = 0) -> None:
         self._run_id = run_id
-        self._archive = archive
+        self._archive = reader
         self.seen = since
 
     def lines(self) -> Iterator[bytes]:

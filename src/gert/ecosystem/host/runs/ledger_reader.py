@@ -1,4 +1,4 @@
-"""A ledger as commands read it: one question after the other, from any thread, and nothing is ever written."""
+"""A blocking, read-only view of a ledger, for commands."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar, cast
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, ledger_name, mask_password, open_ledger
 from gert.ecosystem.host.run.record.lease import is_driven
-from gert.ecosystem.ledger.waiting import is_closed
+from gert.ecosystem.ledger.waiters import is_closed
 from gert.errors import GertError, TraceError, Unavailable
 from gert.kernel.ledger.port import Ledger, OnUnreadable
 from gert.kernel.ledger.record import Head, RunFilter, SchemaInfo
@@ -28,25 +28,24 @@ _MORE: Final = 4
 _TURN: Final = 0.1
 
 
-class Archive:
-    """A ledger in a SQLite file, a folder or on Postgres, open only for reading; it is opened when it is first asked.
+class LedgerReader:
+    """Reads a ledger in a SQLite file or on Postgres; opened at the first read, usable from any thread.
 
-    A ledger belongs to one event loop. This one has a thread of its own, so that those who have a loop already may
-    ask as well as those who have none.
+    A ledger belongs to one event loop, so this one has its own, on its own thread.
     """
 
     def __init__(self, place: Database) -> None:
         self._place = place
         self._ledger: Ledger | None = None
-        # Which file or folder was opened: another one may take its place, and nobody writes to the first any more.
+        # The file that was opened: it may be replaced by another, and is then no longer written.
         self._opened: tuple[int, int] | None = None
         self._starting = Lock()
         self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="gert-archive", daemon=True)
+        self._thread = Thread(target=self._loop.run_forever, name="gert-reader", daemon=True)
 
     @property
     def name(self) -> str:
-        """The place as people know it."""
+        """The name of the ledger, for messages."""
         return ledger_name(self._place)
 
     def head(self, run_id: str) -> Head | None:
@@ -104,33 +103,33 @@ class Archive:
         return self.ask(lambda ledger: ledger.latest_summaries(run_id, prefix))
 
     def is_held(self, run_id: str) -> bool:
-        """Whether a worker holds the run, and is not known to have ended."""
+        """Whether a process drives the run."""
         return self.ask(lambda ledger: is_driven(ledger, run_id))
 
     def wait(self, run_id: str, after: int, timeout: float, stop: Event) -> None:
-        """Wait until a run has more than `after` events, for so long at most; whoever writes wakes us, or `stop`."""
-        asking = self._begin(lambda ledger: ledger.wait(run_id, after, timeout))
+        """Wait until a run has more than `after` events, for `timeout` seconds at most, or until `stop` is set."""
+        pending = self._begin(lambda ledger: ledger.wait(run_id, after, timeout))
         try:
             while not stop.is_set():
-                # Only our own patience is short: a signal is heard between two turns, and the ledger is asked once.
-                done, _ = wait_for([asking], timeout=_TURN)
+                # In short turns, so that signals are handled; the ledger itself waits only once.
+                done, _ = wait_for([pending], timeout=_TURN)
                 if done:
-                    self._result(asking)
+                    self._result(pending)
                     return
                 self._require_same()
         finally:
-            asking.cancel()
+            pending.cancel()
 
     def schema(self) -> SchemaInfo:
-        """What the ledger says of itself."""
+        """The backend and schema version."""
         return self.ask(lambda ledger: ledger.schema_info())
 
-    def ask(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
-        """Put a question to the ledger and wait for its answer."""
-        return self._result(self._begin(question))
+    def ask(self, read: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
+        """Run a read of the ledger, and wait for its result."""
+        return self._result(self._begin(read))
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         if self._loop.is_closed():
             return
         if self._thread.ident is not None:
@@ -149,33 +148,33 @@ class Archive:
     ) -> None:
         self.close()
 
-    def _begin(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> "Future[T]":
+    def _begin(self, read: Callable[[Ledger], Coroutine[Any, Any, T]]) -> "Future[T]":
         with self._starting:
             if self._loop.is_closed():
                 raise is_closed()
             if self._thread.ident is None:
                 self._thread.start()
-        return asyncio.run_coroutine_threadsafe(self._answer(question), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._run(read), self._loop)
 
-    def _result(self, asking: "Future[T]") -> T:
+    def _result(self, pending: "Future[T]") -> T:
         try:
-            return asking.result()
+            return pending.result()
         except GertError as problem:
             raise mask_password(self._place, problem) from None
         except BaseException:
-            asking.cancel()
+            pending.cancel()
             raise
 
-    async def _answer(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
+    async def _run(self, read: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
         try:
             if self._ledger is None:
                 self._opened = _number_of(self._place)
                 self._ledger = open_ledger(self._place, {}, read_only=True)
-            return await question(self._ledger)
+            return await read(self._ledger)
         except Exception as problem:
             if isinstance(problem, GertError) or not isinstance(self._place, Dsn):
                 raise
-            # What a driver says may hold the address it was given.
+            # The message of a driver may contain the address, with a password.
             raise Unavailable(f"the database cannot be used: {type(problem).__name__}: {problem}") from None
 
     async def _close(self) -> None:
@@ -187,13 +186,13 @@ class Archive:
     def _require_same(self) -> None:
         if _number_of(self._place) != self._opened:
             raise TraceError(
-                f"`{self.name}` was removed, or another one put in its place",
+                f"`{self.name}` was removed or replaced",
                 hint="look again to see what is there now",
             )
 
 
 def _number_of(place: Database) -> tuple[int, int] | None:
-    """What tells a file or folder from another of its name; none where it is gone, or on a server."""
+    """The device and inode of a ledger file; None where it is gone, or on a server."""
     if isinstance(place, Dsn):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The runs of a ledger, of every kind: listed, found by id, and read."""
+"""The runs of a ledger, of every kind: list, find by id, and read."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +11,7 @@ from gert.ecosystem.host.redrive.record import start_of
 from gert.ecosystem.host.runs.entry import Entry, Place
 from gert.ecosystem.host.runs.find import find_run, no_such_run, require_run_id
 from gert.ecosystem.host.runs.follow import Following
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.errors import Busy, GertError, TraceError, Unavailable
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete
@@ -23,15 +23,15 @@ _MOST_LAST: Final = 64
 
 
 class Runs:
-    """The runs of a place; closing it closes its ledger."""
+    """The runs of a ledger; closing it closes the ledger."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.archive = Archive(place.ledger)
+        self.reader = LedgerReader(place.ledger)
 
     def close(self) -> None:
-        """Let go of the ledger."""
-        self.archive.close()
+        """Close the ledger."""
+        self.reader.close()
 
     def __enter__(self) -> Self:
         return self
@@ -47,13 +47,13 @@ class Runs:
         tenant: str | None = None,
         on_unreadable: OnUnreadable = lambda _, __: None,
     ) -> Iterator[Entry]:
-        """The runs that began since, the last written first.
+        """The runs that started since a time, the last written first.
 
         on_unreadable: called for each run that cannot be read
         """
         if not self.place.is_there:
             return
-        for head in self.archive.heads(tenant=tenant, since=since, on_unreadable=on_unreadable):
+        for head in self.reader.heads(tenant=tenant, since=since, on_unreadable=on_unreadable):
             try:
                 entry = self._entry(head)
             except (Busy, Unavailable):
@@ -69,11 +69,11 @@ class Runs:
         if not self.place.is_there:
             require_run_id(named)
             raise no_such_run(named, self.place.name)
-        return self.archive.ask(lambda ledger: find_run(ledger, named, self.place.name))
+        return self.reader.ask(lambda ledger: find_run(ledger, named, self.place.name))
 
     def entry(self, run_id: str) -> Entry:
         """One run; TraceError where there is none."""
-        head = self.archive.head(run_id) if self.place.is_there else None
+        head = self.reader.head(run_id) if self.place.is_there else None
         if head is None:
             raise TraceError(f"there is no run `{run_id}` in `{self.place.name}`")
         return self._entry(head)
@@ -82,7 +82,7 @@ class Runs:
         """One run with its last event, where it has ended."""
         entry = self.entry(run_id)
         if entry.kind == "runbook" and entry.head.runbook is not None and entry.head.runbook.ended is not None:
-            last = self.archive.ask(lambda ledger: ledger.last_lines(run_id, _MOST_LAST))
+            last = self.reader.ask(lambda ledger: ledger.last_lines(run_id, _MOST_LAST))
             with suppress(TraceError):
                 entry.end = next((event for event in map(decode, last) if event.type == RunComplete.type), None)
         return entry
@@ -93,24 +93,24 @@ class Runs:
 
     def follow(self, entry: Entry, since: int = 0) -> Following:
         """Its lines after a number, and later those that have come since."""
-        return Following(entry.run_id, self.archive, since)
+        return Following(entry.run_id, self.reader, since)
 
     def is_running(self, entry: Entry) -> bool:
         """Whether a process drives the run now."""
-        return self.archive.is_held(entry.run_id)
+        return self.reader.is_held(entry.run_id)
 
     def _entry(self, head: Head) -> Entry:
         entry = Entry(place=self.place, head=head)
         found = head.runbook
         if head.runner is not None and not head.runner.is_recorded:
-            entry.is_driven = self.archive.is_held(head.run_id)
+            entry.is_driven = self.reader.is_held(head.run_id)
         if found is None:
             return entry
         with suppress(GertError):
-            entry.start = decode(self.archive.first_line(head.run_id))
+            entry.start = decode(self.reader.first_line(head.run_id))
             _, entry.started_with = start_of(entry.start)
         if found.ended is None:
-            entry.is_driven = self.archive.is_held(head.run_id)
+            entry.is_driven = self.reader.is_held(head.run_id)
             if found.tickets:
-                entry.tickets = tuple(self.archive.ask(lambda ledger: Tickets(ledger).of_run(head.run_id)))
+                entry.tickets = tuple(self.reader.ask(lambda ledger: Tickets(ledger).of_run(head.run_id)))
         return entry

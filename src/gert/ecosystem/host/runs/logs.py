@@ -1,4 +1,4 @@
-"""What the steps of a run printed: from stored answers where they have ended, and live output while they run."""
+"""The output of the steps of a run: from stored answers where they have ended, and live output while they run."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 
 from gert.ecosystem.host.run.record.journal import RecordedAnswer, path_of, read_answers
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.errors import UsageError
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.events.path import split
@@ -44,8 +44,8 @@ class Logs:
     step: only this one, by id or path
     """
 
-    def __init__(self, archive: Archive, run_id: str, step: str | None = None) -> None:
-        self._archive = archive
+    def __init__(self, reader: LedgerReader, run_id: str, step: str | None = None) -> None:
+        self._archive = reader
         self._run_id = run_id
         self._step = step
         self._answers = 0
@@ -69,7 +69,7 @@ class Logs:
                 yield from self._of_running(piece)
 
     def require_step(self) -> None:
-        """Refuse a step that printed nothing, and is not there to print: UsageError."""
+        """Refuse a step that has no output: UsageError."""
         if self._step is None or any(is_of(path, self._step) for path in self._known):
             return
         named = ", ".join(f"`{path}`" for path in list(self._known)[:_MOST_NAMED])

@@ -1,6 +1,6 @@
-"""Reading what runs came to from their traces: in one pass, in large pieces, and in memory that does not grow.
+"""Read the outcomes of runs from traces and ledgers: in one pass, in large chunks, in bounded memory.
 
-Nothing is verified; a trace is taken at its word. Whatever is wrong with one keeps no other from being read.
+Nothing is verified. A trace that cannot be read does not prevent others from being read.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from gert.ecosystem.host.config.ledger_location import Database, ledger_name
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.ecosystem.host.runs.outcomes import Places
 from gert.ecosystem.host.runs.traces import as_document
 from gert.errors import TraceError, Unavailable
@@ -23,7 +23,7 @@ from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.outcomes import Selection
 from gert.kernel.events.runner import PlanCreated
-from gert.kernel.events.summary import RunSummary, says_nothing
+from gert.kernel.events.summary import RunSummary, is_irrelevant
 
 TRACE_SUFFIX: Final = ".jsonl"
 MOST_SKIPPED: Final = 1000
@@ -32,7 +32,7 @@ MOST_SKIPPED: Final = 1000
 MOST_NAMES: Final = 500
 _CHUNK: Final = 1 << 20
 _DATABASE: Final = b"SQLite format 3\x00"
-# Without waiting: opening a pipe that nobody writes to would not return.
+# Non-blocking: opening a pipe without a writer would not return.
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -44,13 +44,13 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Scan:
-    """Reads the runs a selection asks for, and keeps count of everything else it meets.
+    """Reads the selected runs, and counts everything else.
 
     traces: files and runs in databases that were read
     skipped: files that hold no run, or cannot be read
-    passed_over: runs that do not count, by what speaks against them
-    unreadable: lines that are no events; the last one of a trace may be torn, and is none of them
-    on_read: told the number of bytes whenever some were read
+    passed_over: runs that are not selected, by reason
+    unreadable: lines that are no events, without a torn last line
+    on_read: called with the number of bytes of each read
     """
 
     def __init__(self, selection: Selection, on_read: Callable[[int], object] | None = None) -> None:
@@ -66,7 +66,7 @@ class Scan:
         self._files_read: set[tuple[int, int]] = set()
 
     def runs(self, places: Places) -> Iterator[RunSummary]:
-        """The runs as they are read; one that was copied comes as often as it is found."""
+        """The runs as they are read; a copied trace is read again."""
         for path in places.paths:
             # The configured folder is there once something was written to it.
             if os.path.lexists(path):
@@ -87,19 +87,19 @@ class Scan:
         name = ledger_name(database)
         if isinstance(database, str) and not os.path.exists(database):
             return
-        with as_document(), Archive(database) as archive:
-            for head in archive.heads(
+        with as_document(), LedgerReader(database) as reader:
+            for head in reader.heads(
                 on_unreadable=lambda run_id, problem: self._skip(f"{name}: {run_id}", problem.message)
             ):
                 run = None
                 with self._skipping(f"{name}: {head.run_id}"):
                     if head.kind == "runbook":
-                        run = self._summary(self._rows(archive.lines(head.run_id)), name)
+                        run = self._summary(self._rows(reader.lines(head.run_id)), name)
                 if run is not None:
                     yield run
 
     def _summary(self, batches: Iterator[list[bytes]], trace: str) -> RunSummary | None:
-        """The run a trace records; of one that does not count nothing more is read."""
+        """The run of a trace; of one that is not selected, only the first event is read."""
         first = next(batches, None)
         if first is None:
             raise TraceError("it is empty")
@@ -119,7 +119,7 @@ class Scan:
         last = torn = None
         others = 0
         for batch in batches:
-            for line in filterfalse(says_nothing, batch):
+            for line in filterfalse(is_irrelevant, batch):
                 try:
                     event = decode(line)
                 except TraceError:
@@ -197,7 +197,7 @@ class Scan:
         try:
             yield
         except Unavailable:
-            raise  # one that is gone has not only this run
+            raise  # the whole ledger is gone
         except TraceError as error:
             self._skip(file, error.message)
         except OSError as problem:

@@ -1,4 +1,4 @@
-"""Where the traces of runs are found when people ask what runs came to."""
+"""The traces and ledgers that `gert outcomes` reads."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from gert.errors import UsageError
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where traces are looked for.
+    """The traces and ledgers to read.
 
     paths: files, and folders with everything below them
     databases: SQLite files, and ledgers on Postgres
@@ -23,7 +23,7 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The places as people know them."""
+        """The names of the traces and ledgers, for messages."""
         return (*self.paths, *map(ledger_name, self.databases))
 
 
@@ -35,7 +35,7 @@ def places_for(
     environ: Mapping[str, str],
     dsn: str | None = None,
 ) -> Places:
-    """The places that were named; where none was, the ledger of the state directory."""
+    """The traces and ledgers that were named (default: the ledger of the state directory)."""
     for path in paths:
         if not os.path.exists(path):
             raise UsageError(f"there is no file or folder `{path}`")

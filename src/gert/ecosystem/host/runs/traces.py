@@ -1,4 +1,4 @@
-"""Reading and verifying the trace of a run, wherever it is kept."""
+"""Read and verify the trace of a run: in a file, on standard input, or in a ledger."""
 
 import os
 import stat
@@ -18,13 +18,13 @@ from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.chain import ChainReader, ChainReport
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.runner import PlanCreated
-from gert.kernel.events.seal import Check, SealReport, check_seal
+from gert.kernel.events.trace_seal import Check, SealReport, check_seal
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.signature import Keys
 
 if TYPE_CHECKING:
-    from gert.ecosystem.host.runs.ledger_reader import Archive
-    from gert.ecosystem.host.runs.verify import Demands, Verified
+    from gert.ecosystem.host.runs.ledger_reader import LedgerReader
+    from gert.ecosystem.host.runs.verify_ledger import Demands, Verified
 
 STDIN: Final = "-"
 _CHUNK: Final = 1 << 20
@@ -35,8 +35,8 @@ _RUNS_SHOWN: Final = 10
 class Trace:
     """Where the lines of a trace come from.
 
-    name: what people call it
-    run_id: the run it has to be of, if someone asked for one
+    name: its name in messages
+    run_id: the run it must be of, if one was named
     """
 
     name: str
@@ -46,11 +46,11 @@ class Trace:
     _verify: "Callable[[Demands], Verified] | None" = None
 
     def verified(self, demands: "Demands") -> "Verified | None":
-        """What its ledger says of the run; a file has none."""
+        """The result of verifying the run in its ledger; None for a file."""
         return self._verify(demands) if self._verify is not None else None
 
     def chunks(self) -> Iterator[bytes]:
-        """The trace byte for byte, whatever it holds."""
+        """The bytes of the trace."""
         return self._chunks()
 
     def lines(self) -> Iterator[bytes]:
@@ -111,9 +111,8 @@ def verify_trace(
 ) -> tuple[ChainReport, SealReport]:
     """Read a trace once and check its chain and its seal.
 
-    A signature is demanded by whoever requires it, names a key, or holds one. A last line without its line
-    break was not written whole, even if all else of it is there. A run of an agent or a runner has no end of its own:
-    where a ledger keeps one, it is held against that.
+    A signature is required by a caller that asks for one, names a key, or has keys. A last line without its line break
+    was not written completely. A run of an agent or a runner has no sealing event: in a ledger, its head is checked.
     """
     reader, first, last = ChainReader(), b"", b"\n"
     for line in trace.lines():
@@ -129,7 +128,7 @@ def verify_trace(
 
 
 def events_of(trace: Trace) -> Iterator[Envelope | Unreadable]:
-    """The events of a trace, and in their place the lines that cannot be read."""
+    """The events of a trace, with an `Unreadable` for each line that is none."""
     for number, line in enumerate(trace.lines(), start=1):
         try:
             yield decode(line.removesuffix(b"\n"))
@@ -138,7 +137,7 @@ def events_of(trace: Trace) -> Iterator[Envelope | Unreadable]:
 
 
 def _lines_in(chunk: bytes) -> Iterator[bytes]:
-    """The lines of what an export has for one event, which is one line unless somebody changed it."""
+    """The lines of one exported event: one, unless the ledger was changed."""
     if chunk.index(b"\n") == len(chunk) - 1:
         yield chunk
     else:
@@ -156,7 +155,7 @@ def _check_open_end(
     trace: Trace, report: ChainReport, keys: Keys, *, key_id: str | None, require_signature: bool
 ) -> SealReport:
     """Check the trace of a run of an agent or a runner: only its ledger knows and seals its head."""
-    from gert.ecosystem.host.runs.verify import Demands
+    from gert.ecosystem.host.runs.verify_ledger import Demands
 
     found = trace.verified(Demands(keys, key_id, require_signature))
     if found is not None:
@@ -169,16 +168,16 @@ def _check_open_end(
     return SealReport((chain, head, seal), None, report.events)
 
 
-def _archive(ledger: str | Dsn) -> "Archive":
-    from gert.ecosystem.host.runs.ledger_reader import Archive  # most traces are files, and need no event loop
+def _archive(ledger: str | Dsn) -> "LedgerReader":
+    from gert.ecosystem.host.runs.ledger_reader import LedgerReader  # most traces are files, and need no event loop
 
-    return Archive(ledger)
+    return LedgerReader(ledger)
 
 
 def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
-    with as_document(), _archive(ledger) as archive:
-        run = _pick_run(archive, run_id)
-        name = archive.name
+    with as_document(), _archive(ledger) as reader:
+        run = _pick_run(reader, run_id)
+        name = reader.name
     return Trace(
         f"run `{run}` in `{name}`",
         run,
@@ -188,30 +187,30 @@ def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
     )
 
 
-def _pick_run(archive: "Archive", run_id: str | None) -> str:
+def _pick_run(reader: "LedgerReader", run_id: str | None) -> str:
     if run_id is not None:
-        return archive.ask(lambda ledger: find_run(ledger, run_id, archive.name))
-    first = list(islice(archive.heads(), _RUNS_SHOWN + 1))
+        return reader.ask(lambda ledger: find_run(ledger, run_id, reader.name))
+    first = list(islice(reader.heads(), _RUNS_SHOWN + 1))
     if not first:
-        raise UsageError(f"there are no runs in `{archive.name}`")
+        raise UsageError(f"there are no runs in `{reader.name}`")
     if len(first) > 1:
         listed = ", ".join(sorted(f"`{head.run_id}`" for head in first[:_RUNS_SHOWN]))
         more = ", and more" if len(first) > _RUNS_SHOWN else ""
-        raise UsageError(f"there are several runs in `{archive.name}`", hint=f"name one: {listed}{more}")
+        raise UsageError(f"there are several runs in `{reader.name}`", hint=f"name one: {listed}{more}")
     return first[0].run_id
 
 
 def _run_chunks(ledger: str | Dsn, run_id: str) -> Iterator[bytes]:
-    with as_document(), _archive(ledger) as archive:
-        for line in archive.lines(run_id):
+    with as_document(), _archive(ledger) as reader:
+        for line in reader.lines(run_id):
             yield line + b"\n"
 
 
 def _verified(ledger: str | Dsn, run_id: str, demands: "Demands") -> "Verified":
-    from gert.ecosystem.host.runs.verify import check_record  # most traces are files, and need no event loop
+    from gert.ecosystem.host.runs.verify_ledger import check_record  # most traces are files, and need no event loop
 
-    with as_document(), _archive(ledger) as archive:
-        return check_record(archive, run_id, demands)
+    with as_document(), _archive(ledger) as reader:
+        return check_record(reader, run_id, demands)
 
 
 def _file_chunks(path: str) -> Iterator[bytes]:
@@ -253,7 +252,7 @@ def _reading(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def as_document() -> Iterator[None]:
-    """A ledger that cannot be read is a document that cannot be read, not a fault of the engine."""
+    """Turn TraceError into DocumentError: a ledger that cannot be read is not a fault of the engine."""
     try:
         yield
     except (Busy, Unavailable):

@@ -21,7 +21,7 @@ from gert.ecosystem.host.scenarios.folders import (
     load,
     scenario_folder,
 )
-from gert.ecosystem.host.scenarios.record import X_RECORDED, recorded_from, write_folder
+from gert.ecosystem.host.scenarios.record_scenario import X_RECORDED, recorded_from, write_folder
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.changes import Ending
@@ -136,7 +136,7 @@ def promote(folder: Folder, *, name: str | None = None, runbook: str | None = No
 
 
 def demote(folder: Folder) -> Curated:
-    """Archive a scenario: it runs only with --all."""
+    """LedgerReader a scenario: it runs only with --all."""
     return _mark(folder, golden=False)
 
 

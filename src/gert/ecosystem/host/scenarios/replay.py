@@ -1,18 +1,22 @@
-"""Replaying a scenario: a world that answers from a script, and starts and opens nothing."""
+"""Replay a scenario: a redrive of a new run whose requests a script answers; nothing is started or opened.
+
+`gert test` and `gert diff` use it. A scenario has no recorded answers: it names them by tool, step or input, so the
+script finds the answer to each request, and there is no record to compare events with.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from gert.ecosystem.host.run.driver.driver import Driver
+from gert.ecosystem.host.redrive.redrive import Then, redrive
 from gert.ecosystem.host.run.driver.signals import limited
 from gert.ecosystem.host.run.record.journal import RecordedAnswer, without_references
 from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.ecosystem.host.scenarios.folders import Loaded
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, Emit, Request
-from gert.kernel.engine.run import RunResult, run
+from gert.kernel.engine.run import RunResult
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.ledger.record import Claim
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -31,19 +35,19 @@ class Replay:
     def immediate(self, ask: Request[Any]) -> AnyAnswer:
         """The next answer, taken in like any other: what a contract calls secret is not kept here either."""
         answer = self._script.answer(ask)
-        # One answer may stand for thousands of calls; a script keeps those, so their identity can name them.
+        # One answer may serve thousands of calls; the script keeps it alive, so its identity is a valid key.
         known = self._taken.get(id(answer))
         if known is None or known[0] is not answer:
             known = self._taken[id(answer)] = (answer, self._intake.take(answer, ask))
         return known[1]
 
     async def answer(self, ask: Request[Any]) -> AnyAnswer:
-        """The same, for those who wait."""
+        """The same, as a coroutine."""
         return self.immediate(ask)
 
 
-class Tape:
-    """Keeps nothing of a run but what is seen of it."""
+class ReplayJournal:
+    """Records nothing; passes each event to the observation of the run."""
 
     is_full = False
     repeats = False
@@ -76,7 +80,7 @@ class Tape:
 class Replayed(msgspec.Struct, frozen=True):
     """What a replay led to.
 
-    missing: requests without an answer, in words
+    missing: requests without an answer, as text
     unused: answers that were not requested
     approved_by_default: steps that needed an approval the scenario says nothing about
     timed_out: whether it was stopped because its time was over, wherever it was by then
@@ -90,17 +94,24 @@ class Replayed(msgspec.Struct, frozen=True):
     timed_out: bool = False
 
 
-class _Clock:
-    """Stops a replay whose time is over, and knows that it did: what it says of itself may be the scenario's word."""
+class _Script(Then):
+    """Answers every request of a new run from a script, and cancels the run when its time is over.
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self.is_over = False
+    timed_out: whether it was cancelled; the result of the run may be what the scenario says
+    """
+
+    def __init__(self, script: Script) -> None:
+        self.world = Replay(script)
+        self.timed_out = False
+
+    def begin(self, announced: list[Request[Any]]) -> None:
+        """Nothing is recorded: the script answers from the first request on."""
 
     def cancel(self, reason: str) -> None:
-        """Stop what is under way, also in `finally`: a replay changes nothing that would have to be put right."""
-        self.is_over = True
-        self._driver.cancel(reason, even_finally=True)
+        """Cancel the run, also in `finally`: a replay changes nothing that would have to be cleaned up."""
+        self.timed_out = True
+        if self.driver is not None:
+            self.driver.cancel(reason, even_finally=True)
 
 
 def script_for(scenario: Scenario, setup: Setup) -> Script:
@@ -112,8 +123,7 @@ async def replay(loaded: Loaded, setup: Setup, timeout: float | None = None) -> 
     """Run a runbook on a scenario; a run that takes longer than the timeout is cancelled."""
     script = script_for(loaded.scenario, setup)
     seen = RunObservation(loaded.expected.expected_events if loaded.expected is not None else ())
-    driver = Driver(Replay(script), Tape(seen, has_secrets=bool(setup.secret_inputs)))
-    clock = _Clock(driver)
-    with limited(clock, timeout):
-        result = await driver.drive(run(setup))
-    return Replayed(result, seen, script.missing, list(script.unused()), script.approved_by_default, clock.is_over)
+    journal, then = ReplayJournal(seen, has_secrets=bool(setup.secret_inputs)), _Script(script)
+    with limited(then, timeout):
+        result = await redrive(setup, None, journal, then)
+    return Replayed(result, seen, script.missing, list(script.unused()), script.approved_by_default, then.timed_out)

@@ -15,7 +15,7 @@ from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.runs.find import find_run, require_run_id
 from gert.ecosystem.host.runs.traces import open_trace
 from gert.ecosystem.host.scenarios.folders import TRACE_FILE, scenario_folder
-from gert.ecosystem.host.scenarios.record import Recording
+from gert.ecosystem.host.scenarios.record_scenario import Recording
 from gert.ecosystem.host.scenarios.scaffold import require_free
 from gert.errors import DocumentError, GertError, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
@@ -45,7 +45,7 @@ async def find_record(
 async def retrace(
     runbook: str, name: str, record: Record, environ: Mapping[str, str], *, force: bool = False
 ) -> Recorded:
-    """Make a scenario of a run; refuse one of another runbook, unless told otherwise, and one that never ended."""
+    """Make a scenario of a run; refuse a changed runbook unless forced, and a run that has not ended."""
     target = scenario_folder(runbook, name)
     require_free(target)
     if record.started.mode != "real":

@@ -7,7 +7,7 @@ from typing import Any, Final
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, Folder, scenario_folder
-from gert.ecosystem.host.scenarios.record import write_folder
+from gert.ecosystem.host.scenarios.record_scenario import write_folder
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.documents.contract import InputBlock

@@ -46,9 +46,9 @@ class Mirror:
 
     @classmethod
     def complete(cls, path: str, lines: Sequence[bytes]) -> "Mirror":
-        """The mirror of a run that is resumed: brought up to what the ledger has once the ledger took more.
+        """The mirror of a run that is resumed: missing lines are added at the first write.
 
-        A file that is not the beginning of that is moved aside and written again; one that cannot be opened is left.
+        A file that is not a prefix of the ledger is moved aside and written again; one that cannot be opened is left.
         """
         return cls(path, before=lines)
 

@@ -69,7 +69,7 @@ def is_doubtful(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or is_transient(error)
 
 
-def worded(error: BaseException) -> Exception:
+def as_gert_error(error: BaseException) -> Exception:
     """The error as one of gert; nothing of the address is repeated, since it may hold a password."""
     asyncpg = driver()
     if isinstance(error, TimeoutError):

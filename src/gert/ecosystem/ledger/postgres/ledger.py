@@ -12,15 +12,22 @@ from weakref import WeakValueDictionary
 
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.ledger import SqlLedger
-from gert.ecosystem.ledger.postgres.faults import driver, is_doubtful, is_no_address, is_transient, is_undone, worded
+from gert.ecosystem.ledger.postgres.faults import (
+    as_gert_error,
+    driver,
+    is_doubtful,
+    is_no_address,
+    is_transient,
+    is_undone,
+)
 from gert.ecosystem.ledger.postgres.notify import Listener, Notifier
 from gert.ecosystem.ledger.postgres.schema import check_ledger, check_name, make_ledger
 from gert.ecosystem.ledger.transactions import Change, Dialect, Transaction
-from gert.ecosystem.ledger.waiting import is_closed
+from gert.ecosystem.ledger.waiters import is_closed
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.signature import Key, Keys
+from gert.kernel.ledger.head_seal import Sealer
 from gert.kernel.ledger.record import Batch, Written
-from gert.kernel.ledger.seal import Sealer
 
 T = TypeVar("T")
 
@@ -238,7 +245,7 @@ class PostgresLedger(SqlLedger):
                 raise
             except Exception as error:
                 if number == self._attempts or not may_pass(error):
-                    raise worded(error) from error
+                    raise as_gert_error(error) from error
             await asyncio.sleep(min(LONGEST_REST, self._backoff * 2 ** (number - 1)))
         raise AssertionError("unreachable")
 

@@ -2,7 +2,7 @@
 
 A notification in the transaction of an append would make all commits of a database wait for each other. So they are
 sent a moment later on a connection of their own, one for all runs written meanwhile. A lost one does no harm: waiting
-callers also look now and then.
+callers also poll.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from gert.ecosystem.ledger.waiting import Waiting
+from gert.ecosystem.ledger.waiters import Waiters
 
 PAUSE: Final = 0.02
 """Seconds between two notifications of one process."""
@@ -61,7 +61,7 @@ class Notifier:
             try:
                 await self._send()
             except Exception:
-                # Not sent this time; waiting callers look for themselves.
+                # Not sent this time; waiting callers poll.
                 self._drop()
             await asyncio.sleep(PAUSE)
         self._task = None
@@ -87,7 +87,7 @@ class Notifier:
 class Listener:
     """Listens for the runs other processes write: one connection for all waiting callers."""
 
-    def __init__(self, connect: Connect, channel: str, waiting: Waiting, is_own: Callable[[int], bool]) -> None:
+    def __init__(self, connect: Connect, channel: str, waiting: Waiters, is_own: Callable[[int], bool]) -> None:
         self._connect = connect
         self._channel = channel
         self._waiting = waiting
@@ -114,7 +114,7 @@ class Listener:
                 connection = await self._connect()
                 await self._listen(connection)
                 rest = PAUSE
-            except Exception:  # noqa: S110 - the server is away; waiting callers look for themselves meanwhile
+            except Exception:  # noqa: S110 - the server is away; waiting callers poll meanwhile
                 pass
             finally:
                 if connection is not None:
@@ -126,11 +126,11 @@ class Listener:
         """Listen until the connection is lost."""
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(self._channel, self._hear)
+        await connection.add_listener(self._channel, self._on_notification)
         # No notification came for what was written before.
         self._waiting.wake()
         await lost.wait()
 
-    def _hear(self, _: Any, pid: int, __: str, run_id: object) -> None:
+    def _on_notification(self, _: Any, pid: int, __: str, run_id: object) -> None:
         if not self._is_own(pid):
             self._waiting.wake(str(run_id))

@@ -10,7 +10,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from gert.ecosystem.ledger.sqlite.file import APPLICATION_ID, MEMORY, connect, create, retried, roll_back, uri, worded
+from gert.ecosystem.ledger.sqlite.file import (
+    APPLICATION_ID,
+    MEMORY,
+    as_gert_error,
+    connect,
+    create,
+    retried,
+    roll_back,
+    uri,
+)
 from gert.errors import InputError, TraceError
 from gert.kernel.agent.loop.experience import ExperienceRule, ExperienceStore
 from gert.kernel.agent.loop.memory import MemoryStore, appended, best_lines
@@ -37,7 +46,7 @@ class _Table:
             self._connection: sqlite3.Connection | None = _opened(self._path)
             retried(lambda: self._create(table_name, columns), time.monotonic() + PATIENCE)
         except sqlite3.Error as error:
-            raise worded(self._path, error) from error
+            raise as_gert_error(self._path, error) from error
 
     async def read(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the rows of a statement."""
@@ -70,7 +79,7 @@ class _Table:
             try:
                 return retried(lambda: work(connection), time.monotonic() + PATIENCE)
             except sqlite3.Error as error:
-                raise worded(self._path, error) from error
+                raise as_gert_error(self._path, error) from error
 
     def _close(self) -> None:
         with self._lock:

@@ -19,12 +19,12 @@ from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.file import (
     MEMORY,
     FileGuard,
+    as_gert_error,
     is_busy,
     open_reader,
     open_writer,
     retried,
     roll_back,
-    worded,
 )
 from gert.ecosystem.ledger.transactions import Change, Transaction
 from gert.errors import TraceError
@@ -105,7 +105,7 @@ class Executor:
             else:
                 self._writer = open_writer(self.file, sync=sync, patience=patience)
         except sqlite3.Error as error:
-            raise worded(path, error) from error
+            raise as_gert_error(path, error) from error
         if path == MEMORY:
             self._near = self._far = self._writer
             self._reading = self._writing
@@ -116,7 +116,7 @@ class Executor:
 
     def read(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         """The rows of a statement, on the calling thread."""
-        with self._worded():
+        with self._errors():
             if self._near is None:
                 self._near = open_reader(self.file, alone=self._alone)
             with self._reading if self._near is self._writer else _UNLOCKED:
@@ -127,7 +127,7 @@ class Executor:
         return await asyncio.to_thread(self._read_far, statement, values)
 
     def _read_far(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
-        with self._worded(), self._reading:
+        with self._errors(), self._reading:
             if self._far is None:
                 self._far = open_reader(self.file, alone=self._alone, patience=self._patience)
             return self._far.execute(sql.for_sqlite(statement), values).fetchall()
@@ -198,7 +198,7 @@ class Executor:
             if is_busy(error) and not patience:
                 return False
             for task in tasks:
-                task.error = worded(self.path, error)
+                task.error = as_gert_error(self.path, error)
             return True
         try:
             if self._guard is not None:
@@ -221,7 +221,7 @@ class Executor:
         if isinstance(error, _HalfDone) and error.__cause__ is not None:
             error = error.__cause__
         for task in tasks:
-            task.error = worded(self.path, error) if isinstance(error, sqlite3.Error) else error
+            task.error = as_gert_error(self.path, error) if isinstance(error, sqlite3.Error) else error
 
     def _run(self, writer: sqlite3.Connection, task: _Task) -> None:
         """Run one transaction; what it refuses before it changes anything concerns its own caller alone."""
@@ -253,7 +253,7 @@ class Executor:
         writer.executemany(statement, change.rows)
         return ()
 
-    # --- life
+    # --- closing
 
     async def close(self) -> None:
         """Commit what waits, and close the connections."""
@@ -262,14 +262,14 @@ class Executor:
             self._queue.put(None)
             await asyncio.to_thread(thread.join)
         # Readers first: SQLite takes its log back into the file with the last connection, if that one may write.
-        # Otherwise the latest commits would stand beside the file, and a copy of it would lack them.
+        # Otherwise the latest commits would be in the log only, and a copy of the file would lack them.
         for connection in (self._near, self._far, self._writer):
             if connection is not None:
                 connection.close()
         self._near = self._far = self._writer = None
 
-    def _worded(self) -> "_Worded":
-        return _Worded(self.path)
+    def _errors(self) -> "_GertErrors":
+        return _GertErrors(self.path)
 
 
 def _work(queue: "SimpleQueue[_Task | None]", executor: "ref[Executor]") -> None:
@@ -290,8 +290,8 @@ def _work(queue: "SimpleQueue[_Task | None]", executor: "ref[Executor]") -> None
         del found, tasks, task
 
 
-class _Worded:
-    """Turns what SQLite raises into an error of gert."""
+class _GertErrors:
+    """Turns errors of SQLite into errors of gert."""
 
     __slots__ = ("_path",)
 
@@ -302,7 +302,7 @@ class _Worded:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, sqlite3.Error):
-            raise worded(self._path, error) from error
+            raise as_gert_error(self._path, error) from error
 
 
 class _Unlocked:

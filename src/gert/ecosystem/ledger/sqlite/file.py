@@ -1,4 +1,4 @@
-"""A SQLite file as gert makes it: how to tell it from others, how to open it, and how its errors read."""
+"""The SQLite file of a ledger: creating, recognizing and opening it, and its error messages."""
 
 import os
 import random
@@ -28,15 +28,15 @@ def open_writer(path: str, *, sync: bool, patience: float) -> sqlite3.Connection
     """A connection that writes; the file is made if it is not there."""
     if path == MEMORY:
         connection = connect(MEMORY, uri=False)
-        make_ours(connection)
+        create_tables(connection)
         return connection
     create(path)
     connection = connect(f"{uri(path)}?mode=rw")
     try:
         # Before anything is written: whose file is this?
         until = time.monotonic() + patience
-        retried(lambda: make_ours(connection) if is_empty(connection) else None, until)
-        retried(lambda: check_ours(connection, path), until)
+        retried(lambda: create_tables(connection) if is_empty(connection) else None, until)
+        retried(lambda: require_ledger_file(connection, path), until)
         retried(lambda: _make_durable(connection, path, sync=sync), until)
     except BaseException:
         connection.close()
@@ -100,7 +100,7 @@ def connect(address: str, *, uri: bool = True) -> sqlite3.Connection:
 
 
 class FileGuard:
-    """Notices that the files of an open database were removed or exchanged: SQLite would go on writing to them.
+    """Notices that the files of an open database were removed or exchanged: SQLite would continue to write to them.
 
     The file of the latest commits is looked up when something is first written, as it belongs to others before that.
 
@@ -165,7 +165,7 @@ def roll_back(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def make_ours(connection: sqlite3.Connection) -> None:
+def create_tables(connection: sqlite3.Connection) -> None:
     """Give an empty file the tables of a ledger."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -181,7 +181,7 @@ def make_ours(connection: sqlite3.Connection) -> None:
         raise
 
 
-def check_ours(connection: sqlite3.Connection, path: str) -> None:
+def require_ledger_file(connection: sqlite3.Connection, path: str) -> None:
     """Refuse a database of another program, or of another version of gert."""
     [application] = connection.execute("PRAGMA application_id").fetchone()
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' LIMIT 100")}
@@ -217,8 +217,8 @@ _REASONS: Final = {
 }
 
 
-def worded(path: str, error: sqlite3.Error) -> TraceError:
-    """What SQLite said, as an error of gert."""
+def as_gert_error(path: str, error: sqlite3.Error) -> TraceError:
+    """The error of SQLite as an error of gert."""
     code = getattr(error, "sqlite_errorcode", None)
     # The lower eight bits are the kind of error; the rest says where in SQLite it came up.
     reason, hint = _REASONS.get(-1 if code is None else code & 0xFF, (f"cannot be used: {error}", None))
@@ -232,7 +232,7 @@ def uri(path: str) -> str:
 
 
 def is_on_network(path: str) -> bool:
-    """Whether a file lies on a file system that several hosts share, as far as the system tells."""
+    """Whether a file lies on a file system that several hosts share, as far as the system reports."""
     try:
         with open("/proc/self/mounts") as file:
             mounts = [line.split()[1:3] for line in file]
@@ -258,7 +258,7 @@ def _make_durable(connection: sqlite3.Connection, path: str, *, sync: bool) -> N
 
 
 def _is_at_rest(path: str) -> bool:
-    """Whether all there is stands in the file itself, and nothing in a journal beside it."""
+    """Whether everything is in the file itself, and nothing in a journal beside it."""
     beside = [path + suffix for suffix in ("-wal", "-journal")]
     try:
         return not any(os.path.exists(each) and os.stat(each).st_size for each in beside)
@@ -284,7 +284,7 @@ def _probed(address: str, path: str) -> sqlite3.Connection:
     """A connection that was seen to work: opening alone does not touch the file."""
     connection = connect(address)
     try:
-        check_ours(connection, path)
+        require_ledger_file(connection, path)
     except BaseException:
         connection.close()
         raise

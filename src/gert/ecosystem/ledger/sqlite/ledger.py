@@ -12,8 +12,8 @@ from gert.ecosystem.ledger.sqlite.executor import LOOK_EVERY, Executor
 from gert.ecosystem.ledger.sqlite.file import MEMORY
 from gert.ecosystem.ledger.transactions import Dialect, Transaction
 from gert.kernel.foundation.signature import Key, Keys
+from gert.kernel.ledger.head_seal import Sealer
 from gert.kernel.ledger.record import Batch
-from gert.kernel.ledger.seal import Sealer
 
 T = TypeVar("T")
 

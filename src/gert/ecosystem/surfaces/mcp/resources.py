@@ -220,6 +220,6 @@ def _length(access: Access, run_id: str) -> tuple[int, bool]:
             entry = runs.whole_entry(run_id)
             if entry.started_with is None or not access.contains(entry.started_with.file):
                 return 0, True  # of another folder: as if it were not there
-            return entry.events, entry.standing not in ("running", "waiting")
+            return entry.events, entry.status not in ("running", "waiting")
     except GertError:
         return 0, True

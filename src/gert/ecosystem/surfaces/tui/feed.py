@@ -39,12 +39,12 @@ class RunFeed:
         self.run_id = run_id
         self._seen = 0
         self._notes = 0
-        self._logs = Logs(self._runs.archive, run_id)
+        self._logs = Logs(self._runs.reader, run_id)
 
     def look(self) -> Look:
         """What is new since the last look."""
         entry = self._runs.entry(self.run_id)
-        archive = self._runs.archive
+        archive = self._runs.reader
         lines = archive.ask(lambda ledger: ledger.lines(self.run_id, self._seen, MOST_EVENTS))
         self._seen += len(lines)
         events = [decode(line) for line in lines]
@@ -52,7 +52,7 @@ class RunFeed:
         return Look(events, output, entry, is_behind=self._seen < entry.events, notes=self._new_notes())
 
     def _new_notes(self) -> list[str]:
-        messages = self._runs.archive.ask(lambda ledger: ledger.messages(self.run_id, since=self._notes))
+        messages = self._runs.reader.ask(lambda ledger: ledger.messages(self.run_id, since=self._notes))
         if messages:
             self._notes = messages[-1].id
         return [each.body.decode("utf-8", "replace") for each in messages if each.kind == "note"]
@@ -64,7 +64,7 @@ class RunFeed:
         if started is None:
             return None
         with suppress(GertError):
-            stored = self._runs.archive.ask(lambda ledger: ledger.documents(list(started.documents.values())))
+            stored = self._runs.reader.ask(lambda ledger: ledger.documents(list(started.documents.values())))
             documents = {path: stored[digest] for path, digest in started.documents.items() if digest in stored}
             return Workspace(stored=documents).program(started.file).program
         return None

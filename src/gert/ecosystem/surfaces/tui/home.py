@@ -255,11 +255,11 @@ def _run_row(entry: Entry) -> tuple[str, list[Any]]:
     outcome = f"{found.outcome[0]}: {found.outcome[1]}" if found is not None and found.outcome is not None else ""
     failure = one_line(found.failure or "", 60) if found is not None and found.failure else ""
     ago = f"{seconds(utc_now() - entry.started)} ago" if entry.started is not None else ""
-    style = {"completed": STYLES["success"], "cut-off": STYLES["waiting"]}.get(entry.standing)
+    style = {"completed": STYLES["success"], "cut-off": STYLES["waiting"]}.get(entry.status)
     return entry.run_id, [
         plain(entry.run_id),
         plain(found.runbook if found is not None else "agent run"),
-        plain(entry.standing, style if style is not None else STYLES.get(entry.standing, "")),
+        plain(entry.status, style if style is not None else STYLES.get(entry.status, "")),
         plain(outcome or failure),
         plain(ago),
         plain(found.actor if found is not None else entry.tenant or ""),

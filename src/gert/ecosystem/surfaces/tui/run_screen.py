@@ -135,7 +135,7 @@ class RunScreen(Screen[None]):
             self.steps.take(event)
         self._events += look.events
         del self._events[:-MOST_EVENTS]
-        self._standing, self._tickets = look.entry.standing, look.entry.tickets
+        self._standing, self._tickets = look.entry.status, look.entry.tickets
         self._draw_steps()
         self._write(look)
         for note in look.notes:
@@ -352,7 +352,7 @@ class RunScreen(Screen[None]):
 
     def _log_of(self, path: str) -> list[str]:
         with Runs(self._place) as runs:
-            return [line for _, line in output_lines(merged(Logs(runs.archive, self.run_id, path).read()))]
+            return [line for _, line in output_lines(merged(Logs(runs.reader, self.run_id, path).read()))]
 
     def action_explain(self) -> None:
         """What the policies decide about each step of this runbook."""

@@ -71,7 +71,7 @@ from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunS
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.foundation.arguments import checks_arguments
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 
 
 @checks_arguments

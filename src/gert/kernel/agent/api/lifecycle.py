@@ -16,7 +16,7 @@ from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.ledger.agent_fold import UNBLOCKED, Pause
-from gert.kernel.ledger.compose import Entry, require_agent_run
+from gert.kernel.ledger.build_batch import Entry, require_agent_run
 from gert.kernel.ledger.projection import event_id
 from gert.kernel.ledger.record import Head, Lease
 

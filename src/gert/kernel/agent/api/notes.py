@@ -13,7 +13,7 @@ from gert.kernel.events.agent import ContextRead, RunSummary
 from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.ledger.agent_fold import TASK_PROGRESS, read_units
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.projection import key_of
 from gert.kernel.ledger.record import Expect, Written
 

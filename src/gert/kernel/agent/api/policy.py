@@ -14,7 +14,7 @@ from gert.kernel.agent.types.api import TenantContext
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.ledger.agent_approvals import APPROVAL
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import TicketRow
 
 MODES: Final = ("human", "critic")

@@ -5,7 +5,7 @@ from datetime import datetime
 from gert.kernel.agent.types.api import ResumePoint, RunProgress, RunProgressStatus, RunStatus
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.ledger.agent_fold import Snapshot, Unit
-from gert.kernel.ledger.compose import require_agent_run
+from gert.kernel.ledger.build_batch import require_agent_run
 from gert.kernel.ledger.record import Head
 
 ALL = 100

@@ -28,7 +28,7 @@ from gert.kernel.events.agent import (
 )
 from gert.kernel.events.agent.parts import WorkflowStepFailure
 from gert.kernel.foundation.arguments import checks_arguments
-from gert.kernel.ledger.compose import Entry, check_writable
+from gert.kernel.ledger.build_batch import Entry, check_writable
 from gert.kernel.ledger.projection import event_id
 from gert.kernel.ledger.record import Call, Written, last_seq_of
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import Exceeded, Head, Held, Limit
 
 

@@ -16,7 +16,7 @@ from gert.kernel.agent.types.api import TenantContext
 from gert.kernel.events.agent import RunEnded, RunReopened
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
-from gert.kernel.ledger.compose import Entry, compose, require_agent_run
+from gert.kernel.ledger.build_batch import Entry, build_batch, require_agent_run
 from gert.kernel.ledger.limits import check_name
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import key_of
@@ -65,7 +65,7 @@ class RunLog:
         def write(head: Head, moment: str) -> Batch:
             if head.count:
                 raise RunExists(f"run `{run_id}` already exists", hint="load it, or choose another id")
-            return compose(head, moment, tenant, (entry,))
+            return build_batch(head, moment, tenant, (entry,))
 
         written = _written(await self.ledger.append(run_id, write))
         self.cache.add_run(written.batch)
@@ -224,7 +224,7 @@ def _writer(
             raise no_run(run_id)
         if guard is not None:
             guard(head)
-        batch = compose(head, moment, tenant, entries(head) if callable(entries) else entries)
+        batch = build_batch(head, moment, tenant, entries(head) if callable(entries) else entries)
         if limits and batch.calls:
             batch = batch._replace(limits=limits)
         if tried is not None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gert.errors import RunError, TraceError
 from gert.kernel.agent.replay.run_log import RunLog
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.projection import key_of
 from gert.kernel.ledger.record import Call, CallKind, CallOutcome, Expect, Written, last_seq_of
 

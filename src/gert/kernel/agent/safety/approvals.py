@@ -19,7 +19,7 @@ from gert.kernel.governance.approval import ApprovalRequest, Response, ticket_id
 from gert.kernel.governance.approval_rules import Tally, Ticket, hash_of, tally
 from gert.kernel.ledger.agent_approvals import OpenTicket
 from gert.kernel.ledger.approval_events import decided, resolved_event, response_event, submitted_event
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.runbook_fold import TICKET
 

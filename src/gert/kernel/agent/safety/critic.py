@@ -11,7 +11,7 @@ from gert.kernel.agent.safety.records import ApprovalRecord, Recorded, approval_
 from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.agent.types.api import ModelInput
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import Head
 
 if TYPE_CHECKING:

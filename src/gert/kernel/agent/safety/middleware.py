@@ -15,7 +15,7 @@ from gert.kernel.agent.safety.records import Call, decision
 from gert.kernel.agent.safety.review import Denial, Review
 from gert.kernel.agent.safety.stages import STAGES, held_denial, limit_denial
 from gert.kernel.agent.types.api import TenantContext, ToolFingerprint
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.projection import tool_hash
 from gert.kernel.ledger.record import Exceeded, Head, Held
 

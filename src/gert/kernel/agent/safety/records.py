@@ -14,7 +14,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.ledger.agent_approvals import APPROVAL
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 
 POLICY_DECISION: Final = "policy_decision"
 INTENT_PLAN: Final = "policy::intent_plan"

@@ -12,7 +12,7 @@ from gert.kernel.agent.safety.approvals import Approvals
 from gert.kernel.agent.safety.config import ToolSafetyPolicy
 from gert.kernel.agent.safety.records import Call, decision
 from gert.kernel.agent.types.api import TenantContext, ToolFingerprint
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import CallLimit, Head
 
 if TYPE_CHECKING:

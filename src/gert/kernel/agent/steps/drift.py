@@ -9,7 +9,7 @@ from gert.kernel.agent.steps.model_events import ModelStep, PreparedStep
 from gert.kernel.events.agent import ModelRequested, ReplayedWithDrift, RunStarted
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.events.envelope import decode
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.projection import event_id
 from gert.kernel.ledger.record import Call, Written, last_seq_of
 

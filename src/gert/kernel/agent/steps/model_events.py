@@ -24,7 +24,7 @@ from gert.kernel.events.agent import ModelCompleted, ModelFailed, ModelRequested
 from gert.kernel.events.agent.parts import ContextVersionOf, ModelFailure, ToolCallOf
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
-from gert.kernel.ledger.compose import check_writable
+from gert.kernel.ledger.build_batch import check_writable
 from gert.kernel.ledger.record import Call
 
 CAPABILITY_DECISION = "capability_decision"

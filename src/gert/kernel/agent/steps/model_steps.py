@@ -45,7 +45,7 @@ from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunStarted
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.names import is_run_id
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import Call, Head, Overtaken, Written
 
 __all__ = ["CAPABILITY_DECISION", "ModelStep", "ModelSteps"]

@@ -23,7 +23,7 @@ from gert.kernel.agent.steps.tools import Tools
 from gert.kernel.events.agent import ToolCompleted, ToolRequested
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.events.envelope import parse_timestamp
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import Call, last_seq_of
 
 RERUN_SECONDS = 60.0

@@ -20,7 +20,7 @@ from gert.kernel.agent.steps.tools import Arguments, Tools
 from gert.kernel.agent.types.api import StepToolResult, TenantContext
 from gert.kernel.events.agent import RunSummary, ToolCompleted, ToolRequested
 from gert.kernel.foundation.canonical_v1 import require_json
-from gert.kernel.ledger.compose import Entry, check_writable
+from gert.kernel.ledger.build_batch import Entry, check_writable
 from gert.kernel.ledger.projection import event_id
 from gert.kernel.ledger.record import Call, last_seq_of
 

@@ -24,7 +24,7 @@ from gert.kernel.agent.steps.tool_events import (
 from gert.kernel.agent.steps.tools import Tools
 from gert.kernel.agent.types.api import StepToolResult
 from gert.kernel.events.agent import ToolCompleted, ToolRequested
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.projection import idempotency_key, tool_hash
 from gert.kernel.ledger.record import Batch, Call, Exceeded, Head, Held, Overtaken, Written, last_seq_of
 

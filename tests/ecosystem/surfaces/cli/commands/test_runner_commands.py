@@ -281,7 +281,7 @@ class TestProcess:
         assert ("error:" in err) is (code == 2)
         assert "Traceback" not in out + err
 
-    def test_an_unexpected_error_says_nothing_but_its_kind(
+    def test_an_unexpected_error_is_irrelevant_but_its_kind(
         self, made: Bench, verifying: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         from gert.ecosystem.surfaces.runner import command

@@ -614,7 +614,7 @@ def test_testing_leaves_no_trace(project: Project) -> None:
 # --- bringing up to date
 
 
-def test_an_update_makes_the_next_test_pass_and_says_nothing_new(project: Project) -> None:
+def test_an_update_makes_the_next_test_pass_and_is_irrelevant_new(project: Project) -> None:
     fork(project)
     test = {"description": "kept", "expected_code": "old", "expected_outputs": {"code": 1, "said": "/mend/"}}
     folder = scenario(project, tool_responses=BAD, test=test)

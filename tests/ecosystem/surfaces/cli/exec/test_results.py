@@ -220,7 +220,7 @@ def test_json_of_a_failure_names_the_step_and_the_reason(project: Project) -> No
     assert said["failed_step"] == "bad"
 
 
-def test_quiet_says_nothing_about_a_run_that_completes(project: Project) -> None:
+def test_quiet_is_irrelevant_about_a_run_that_completes(project: Project) -> None:
     project.runbook(note("one"))
     ran = project.exec("--quiet").ended(0)
     assert (ran.out, ran.err, project.noted()) == ("", "", ["one"])

@@ -143,7 +143,7 @@ class TestVerify:
         assert "\x1b" not in out
         assert ("✓" in out) <= (not quiet)
 
-    def test_quiet_says_nothing_of_what_holds(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_quiet_is_irrelevant_of_what_holds(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["trace", "verify", "plain.jsonl", "-q"]) == 0
         assert capsys.readouterr() == ("", "")
 

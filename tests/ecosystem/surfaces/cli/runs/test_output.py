@@ -67,7 +67,7 @@ class TestTables:
         assert "…" not in "".join(lines)
         assert all(len(line.rstrip()) <= columns for line in lines)
 
-    def test_a_column_that_says_nothing_is_left_out(self, tmp_path: Path) -> None:
+    def test_a_column_that_is_irrelevant_is_left_out(self, tmp_path: Path) -> None:
         lines = on_terminal(tmp_path, 120, [[RUN, "", "1s ago", "active", ""]])
         assert lines[1].split() == ["run", "started", "status"]
 

@@ -20,8 +20,8 @@ from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Emit
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, encode_payload, format_timestamp
 from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.runbook import ContractEvaluated, RunComplete
-from gert.kernel.events.seal import seal
 from gert.kernel.events.shorten import shortened
+from gert.kernel.events.trace_seal import seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import masked

@@ -16,9 +16,9 @@ from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.details import artifact_facts, event_facts, status_facts, summary_facts
 from gert.ecosystem.host.runs.entry import Entry, Place
 from gert.ecosystem.host.runs.follow import Following
-from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.ecosystem.host.runs.listing import Runs
-from gert.ecosystem.host.runs.verify import Demands, check_record
+from gert.ecosystem.host.runs.verify_ledger import Demands, check_record
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
 from gert.ecosystem.surfaces.cli.options import parse_since
 from gert.errors import RunError, UsageError
@@ -68,7 +68,7 @@ def tail(where: _Where, run_id: str, since_seq: int, *, follow: bool, as_json: b
 def verify_ledger(where: _Where, run_id: str, *, as_json: bool) -> int:
     """`valid` or `invalid`; the reasons go to standard error."""
     with _opened(where) as runs:
-        found = check_record(runs.archive, _found(runs, run_id), Demands(verification_keys(os.environ, None)))
+        found = check_record(runs.reader, _found(runs, run_id), Demands(verification_keys(os.environ, None)))
     if as_json:
         _say_json({"run_id": run_id, "valid": found.holds})
     else:
@@ -147,9 +147,9 @@ def _found(runs: Runs, run_id: str) -> str:
     return run_id
 
 
-def _archive(runs: Runs) -> Archive:
-    assert runs.archive is not None  # noqa: S101 - every place here is a ledger
-    return runs.archive
+def _archive(runs: Runs) -> LedgerReader:
+    assert runs.reader is not None  # noqa: S101 - every place here is a ledger
+    return runs.reader
 
 
 def _say_event(event: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from gert.ecosystem.host.scenarios.compare import Comparison
+from gert.ecosystem.host.scenarios.compare_scenarios import Comparison
 from gert.ecosystem.surfaces.cli.render.diff_text import notes, sections, verdict
 from gert.ecosystem.surfaces.cli.render.text import clip
 

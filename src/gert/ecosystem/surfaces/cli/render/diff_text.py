@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from gert.ecosystem.host.scenarios.compare import Compared, Comparison
+from gert.ecosystem.host.scenarios.compare_scenarios import Compared, Comparison
 from gert.ecosystem.host.scenarios.folders import TEST_FILE
 from gert.ecosystem.surfaces.cli.render.output import print_line
 from gert.ecosystem.surfaces.cli.render.text import DOUBTFUL, GOOD, LIVELY, clip

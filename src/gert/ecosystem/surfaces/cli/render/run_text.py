@@ -69,7 +69,7 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
         (_ago(entry.started, now), None),
         (clip((said["tenant"] if agent else said["actor"]) or "", LONGEST_NAME), None),
         (entry.kind if entry.kind != "runbook" else said["mode"] or "", None),
-        (f"{entry.standing}{waits}", COLOURS[entry.standing]),
+        (f"{entry.status}{waits}", COLOURS[entry.status]),
         (
             f"{outcome['category']}: {outcome['code']}" if outcome else "",
             CATEGORY.get(outcome["category"]) if outcome else None,
@@ -92,7 +92,7 @@ def as_row(entry: Entry) -> dict[str, Any]:
         "actor": found.actor if found is not None else execution.actor if execution is not None else None,
         "mode": found.mode if found is not None else None,
         **({"skill_id": execution.skill_id, "runner_id": execution.runner_id} if execution is not None else {}),
-        "status": entry.standing,
+        "status": entry.status,
         "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
         "events": entry.events,
         "duration": _seconds(entry),
@@ -159,7 +159,7 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     if entry.head.runner is not None:
         yield from _about_execution(entry, entry.head.runner, said, now)
         return
-    status = click.style(entry.standing, fg=COLOURS[entry.standing])
+    status = click.style(entry.status, fg=COLOURS[entry.status])
     yield f"run {click.style(printable(entry.run_id), bold=True)}: {status}"
     began = f"{said['started']}, {_ago(entry.started, now)}" if said["started"] else "never"
     rows = [
@@ -191,19 +191,19 @@ def commands(entry: Entry) -> Iterator[str]:
     """The commands to run next."""
     where = entry.place.words
     if entry.kind == "agent":
-        if entry.standing in ("active", "paused"):
+        if entry.status in ("active", "paused"):
             yield f"gert run tail {entry.run_id} --follow{where}"
         yield f"gert run verify-ledger {entry.run_id}{where}"
     elif entry.kind == "runner":
-        recover = entry.standing == "cut-off"
+        recover = entry.status == "cut-off"
         yield f"gert runner recover{where}" if recover else f"gert run verify-ledger {entry.run_id}{where}"
-    elif entry.standing == "running":
+    elif entry.status == "running":
         yield f"gert run tail {entry.run_id} --follow{where}"
-    elif entry.standing in ("waiting", "cut-off"):
+    elif entry.status in ("waiting", "cut-off"):
         yield from (f"gert approve {view.id}{where}" for view in entry.tickets if not view.waiting)
         yield _resume(entry)
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
-    elif entry.standing != "completed" and entry.started_with is not None:
+    elif entry.status != "completed" and entry.started_with is not None:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
         yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}"
 
@@ -219,7 +219,7 @@ def _reconciled(entry: Entry) -> str:
 
 
 def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[str]:
-    status = click.style(entry.standing, fg=COLOURS[entry.standing])
+    status = click.style(entry.status, fg=COLOURS[entry.status])
     yield f"agent run {click.style(printable(entry.run_id), bold=True)}: {status}"
     cost = f", {said['model_cost_total']:.6f} USD" if said["model_cost_total"] else ""
     rows = [
@@ -241,7 +241,7 @@ def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[
 
 
 def _about_execution(entry: Entry, found: RunnerSnapshot, said: dict[str, Any], now: datetime) -> Iterator[str]:
-    status = click.style(entry.standing, fg=COLOURS[entry.standing])
+    status = click.style(entry.status, fg=COLOURS[entry.status])
     yield f"execution {click.style(printable(entry.run_id), bold=True)}: {status}"
     rows = [
         ("skill", found.skill_id),

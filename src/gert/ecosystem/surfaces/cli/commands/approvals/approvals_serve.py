@@ -13,7 +13,7 @@ from gert.ecosystem.surfaces.cli.render.output import print_error, print_line
 from gert.kernel.foundation.text import printable
 
 if TYPE_CHECKING:
-    from gert.ecosystem.host.channels.serve import Served
+    from gert.ecosystem.host.channels.serve_tickets import Served
 
 
 @click.command("serve", epilog="Example: gert approvals serve --listen 127.0.0.1:8765")
@@ -32,8 +32,8 @@ def command(
     are configured. Put a proxy that knows people, or at least https, in front of it before others reach it.
     """
     # Only now: whoever lists tickets does not wait for a server to load.
-    from gert.ecosystem.host.channels.serve import ServeOptions, serve
-    from gert.ecosystem.host.channels.urls import parse_listen
+    from gert.ecosystem.host.channels.page_urls import parse_listen
+    from gert.ecosystem.host.channels.serve_tickets import ServeOptions, serve_tickets
 
     chosen = parse_listen(listen) if listen is not None else None
     if chosen is not None and not chosen.is_local:
@@ -41,7 +41,7 @@ def command(
         click.echo(f"{warning} others can reach {chosen} over plain http, and so can read links on their way", err=True)
     show = _Lines(as_json=as_json)
     options = ServeOptions(listen=chosen, place=TicketPlace(state_dir=state_dir, db=db, dsn=dsn), config=config)
-    asyncio.run(serve(options, os.environ, show.started, show.opened, lambda problem: print_error(*problem)))
+    asyncio.run(serve_tickets(options, os.environ, show.started, show.opened, lambda problem: print_error(*problem)))
     return 0
 
 

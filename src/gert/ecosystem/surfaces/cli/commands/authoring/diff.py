@@ -5,7 +5,7 @@ from typing import Any
 import click
 import msgspec
 
-from gert.ecosystem.host.scenarios.compare import Compared, Comparison, compare, select_scenarios
+from gert.ecosystem.host.scenarios.compare_scenarios import Compared, Comparison, compare, select_scenarios
 from gert.ecosystem.surfaces.cli.render.diff_markdown import markdown
 from gert.ecosystem.surfaces.cli.render.diff_text import print_comparison
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line

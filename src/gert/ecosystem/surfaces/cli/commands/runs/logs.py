@@ -44,7 +44,7 @@ def command(
         if entry.kind != "runbook":
             kind = "an agent run" if entry.kind == "agent" else "the execution of a plan"
             raise UsageError(f"run `{found}` is {kind}", hint=f"`gert run tail {found}` shows its events")
-        logs = Logs(runs.archive, found, step)
+        logs = Logs(runs.reader, found, step)
         page = _Page(as_json=as_json)
         for pieces in _followed(runs, found, logs) if follow else iter([merged(logs.read())]):
             for piece in pieces:
@@ -62,7 +62,7 @@ def _followed(runs: Runs, run_id: str, logs: Logs) -> Iterator[list[Piece]]:
     with interrupt_event() as stop:
         while True:
             # Looked at first: what a process wrote before it ended is read once more.
-            goes_on = not stop.is_set() and runs.archive.is_held(run_id)
+            goes_on = not stop.is_set() and runs.reader.is_held(run_id)
             yield merged(logs.read())
             if not goes_on:
                 return

@@ -1,4 +1,4 @@
-"""`gert run`: which runs there are, how each stands, what happens in one, and an end for one nobody goes on with."""
+"""`gert run`: list, show, follow, verify and abandon runs."""
 
 import asyncio
 from collections.abc import Iterator
@@ -36,10 +36,10 @@ from gert.kernel.events.envelope import Envelope, decode
 
 MOST_LISTED: Final = 50
 LOOK: Final = 0.2
-"""Seconds between two looks at whether a process still drives a run that is followed."""
+"""Seconds between checks whether a process still drives a run that is followed."""
 
 LOOK_AT_AGENT: Final = 30.0
-"""The same for an agent run: its end is an event, and events wake whoever follows them."""
+"""The same for an agent run: its end is an event, and events wake the follower."""
 
 
 @click.group(epilog="Example: gert run list --status waiting")
@@ -53,12 +53,12 @@ def command() -> None:
 
 
 @command.command("list", epilog="Example: gert run list --since 7d --status cut-off")
-@click.option("--status", type=click.Choice(STATUSES), help="Only runs that stand so.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
 @click.option("--runbook", metavar="NAME", help="Only runs of this runbook.")
 @click.option("--tenant", metavar="ID", help="Only runs of this tenant.")
-@click.option("--since", metavar="TIME", help="Only runs that began since: a duration such as 7d, or a time.")
+@click.option("--since", metavar="TIME", help="Only runs that started since a time, or within a duration such as 7d.")
 @click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=MOST_LISTED, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 100_000), default=MOST_LISTED, show_default=True, help="Most runs to list."
 )
 @ledger_options
 def list_(
@@ -72,11 +72,11 @@ def list_(
     dsn: str | None,
     as_json: bool,
 ) -> int:
-    """List runs, the newest first; those of a ledger by when they were last written to.
+    """List runs, the last written first.
 
     A runbook run is `running` while a process drives it, `waiting` where it waits for an approval, and `cut-off` where
-    its process ended before it did: `gert resume` goes on with both. An agent run is `active` or `paused` until its
-    harness says that it has completed or failed.
+    its process ended before it did: `gert resume` resumes both. An agent run is `active` or `paused` until its
+    harness ends as completed or failed.
     """
     moment = now()
     earliest = parse_since(since, moment) if since is not None else None
@@ -104,7 +104,7 @@ def list_(
 @click.option("--all", "whole", is_flag=True, help=f"Show the whole timeline (default: the last {MOST_SHOWN} items).")
 @run_argument
 def show(run_id: str, whole: bool, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
-    """Show what a run was started with, how it stands or ended, and what to do next.
+    """Show what a run was started with, its status, and what to do next.
 
     Of an agent run also a timeline: turns, model and tool calls, decisions, approvals, drift and cost.
     """
@@ -122,9 +122,9 @@ def show(run_id: str, whole: bool, state_dir: str | None, db: str | None, dsn: s
 
 
 @command.command(epilog="Example: gert run tail 20260228-1430 --follow")
-@click.option("--follow", "-f", is_flag=True, help="Go on showing what happens while it runs.")
+@click.option("--follow", "-f", is_flag=True, help="Continue until the run ends or waits.")
 @click.option("--since-seq", type=click.IntRange(0), default=0, metavar="N", help="Only events after this number.")
-@click.option("--verbose", "-v", is_flag=True, help="Show what each event says in full.")
+@click.option("--verbose", "-v", is_flag=True, help="Show each event in full.")
 @run_argument
 def tail(
     run_id: str,
@@ -136,7 +136,7 @@ def tail(
     dsn: str | None,
     as_json: bool,
 ) -> int:
-    """Show what happens in a run, event by event; with --follow until it ends, waits, or Ctrl-C.
+    """Show the events of a run; with --follow until it ends or waits, or Ctrl-C.
 
     An agent run that is paused goes on being followed: whoever resumes it may be elsewhere.
     """
@@ -156,12 +156,12 @@ def tail(
 
 
 @command.command("abandon", epilog='Example: gert run abandon 20260228-1430 --reason "the pod is gone"')
-@click.option("--reason", required=True, metavar="TEXT", help="Why nobody goes on with it; it is recorded.")
-@click.option("--as", "actor", metavar="ACTOR", help="Who says so; the user of this machine when left out.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason to record.")
+@click.option("--as", "actor", metavar="ACTOR", help="Actor to record (default: the current user).")
 @click.option(
     "--adopt-unsealed",
     metavar="REASON",
-    help="End a run that is not sealed although a signing key is set; the reason is recorded.",
+    help="End a run that is not sealed although a signing key is set, for this reason.",
 )
 @run_argument
 def abandon_(
@@ -174,10 +174,10 @@ def abandon_(
     dsn: str | None,
     as_json: bool,
 ) -> int:
-    """End a runbook run that is not running: its record is closed and sealed, and its requests for approval are.
+    """Abandon a runbook run that is not running: close and seal its record, and close its tickets.
 
-    Nothing is called: neither what was left to do, nor the steps of `finally`. A run that is running is not touched;
-    Ctrl-C, or SIGTERM to its process, ends that one.
+    Nothing is called, not even the steps of `finally`. A running run is refused: stop it with Ctrl-C, SIGTERM to its
+    process, or `gert run cancel`.
     """
     options = AbandonOptions(
         run_id=run_id,
@@ -204,20 +204,20 @@ for _name in ("verify-ledger", "verify"):
 
 
 def _followed(runs: Runs, entry: Entry, reading: Following) -> Iterator[Envelope]:
-    """The events of a run as they come, until it has ended, nobody drives it, or Ctrl-C."""
+    """The events of a run, until it ends, no process drives it, or Ctrl-C."""
     with interrupt_event() as stop:
         while True:
-            # Looked at first: what a process wrote before it let go is read once more.
-            goes_on = not stop.is_set() and _goes_on(runs, entry)
+            # Checked first: events that a process wrote before it released the lease are read once more.
+            continues = not stop.is_set() and _continues(runs, entry)
             yield from _readable(reading)
-            if not goes_on:
+            if not continues:
                 return
             reading.wait(LOOK_AT_AGENT if entry.kind == "agent" else LOOK, stop)
 
 
-def _goes_on(runs: Runs, entry: Entry) -> bool:
-    """Whether more may come: an agent run goes on until it says that it has ended, whoever drives it."""
-    return runs.entry(entry.run_id).standing in OPEN if entry.kind == "agent" else runs.is_running(entry)
+def _continues(runs: Runs, entry: Entry) -> bool:
+    """Whether more events may follow; an agent run has no driver, and continues until its status is final."""
+    return runs.entry(entry.run_id).status in OPEN if entry.kind == "agent" else runs.is_running(entry)
 
 
 def _readable(reading: Following) -> Iterator[Envelope]:

@@ -1,4 +1,4 @@
-"""`gert run status|verify|summaries|artifacts|export`: what a record holds, and whether it is what was written."""
+"""`gert run status|verify|summaries|artifacts|export`: read and verify the record of a run."""
 
 import os
 from contextlib import closing
@@ -9,7 +9,7 @@ import click
 
 from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
-from gert.ecosystem.host.runs.verify import Demands, Verified, check_ledger
+from gert.ecosystem.host.runs.verify_ledger import Demands, Verified, check_ledger
 from gert.ecosystem.surfaces.cli.commands.runs.trace import write_out
 from gert.ecosystem.surfaces.cli.options import ledger_options, named_run, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_table
@@ -21,7 +21,7 @@ from gert.kernel.foundation.text import printable
 @click.command(name="status", epilog="Example: gert run status 20260228-1430")
 @run_argument
 def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
-    """Say how a run stands, and what it waits for."""
+    """Show the status of a run, and what it waits for."""
     with open_runs(state_dir, db, dsn) as runs:
         entry = runs.entry(runs.find(run_id))
     facts = status_facts(entry)
@@ -60,7 +60,7 @@ def verify(
     dsn: str | None,
     as_json: bool,
 ) -> int:
-    """Check that the record of a run is whole and unchanged; without RUN, of every run of the ledger.
+    """Verify that the record of a run is complete and unchanged; without RUN, of every run of the ledger.
 
     Prints `valid`, or `invalid` and the reasons on standard error. Keys come from the environment as for `gert trace
     verify`; where one is set, a run that is not sealed is invalid. With a witness, a head that the ledger no longer has
@@ -99,7 +99,11 @@ def _say_verified(found: Verified, *, named: bool) -> None:
 @click.command(name="summaries", epilog="Example: gert run summaries triage-1 --type task_progress --db agents.db")
 @click.option("--type", "summary_type", metavar="TYPE", help="Only summaries of this type.")
 @click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=MOST_SUMMARIES, show_default=True, help="How many at most."
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=MOST_SUMMARIES,
+    show_default=True,
+    help="Most to show.",
 )
 @run_argument
 def summaries(
@@ -111,10 +115,10 @@ def summaries(
     dsn: str | None,
     as_json: bool,
 ) -> int:
-    """Show what an agent run noted to find it again, the newest first."""
+    """Show the summaries of an agent run, the newest first."""
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
-        noted = summary_facts(runs.archive, found, summary_type, limit)
+        noted = summary_facts(runs.reader, found, summary_type, limit)
     if as_json:
         print_json({"run_id": found, "summaries": noted})
     elif noted:
@@ -139,7 +143,7 @@ def artifacts(run_id: str, state_dir: str | None, db: str | None, dsn: str | Non
     """Show the newest value of each artifact of an agent run."""
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
-        held = artifact_facts(runs.archive, found)
+        held = artifact_facts(runs.reader, found)
     if as_json:
         print_json({"run_id": found, "artifacts": held})
     elif held:
@@ -156,10 +160,10 @@ def artifacts(run_id: str, state_dir: str | None, db: str | None, dsn: str | Non
 def export(
     run_id: str, output: str | None, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool
 ) -> int:
-    """Give the JSONL of a run, byte for byte as it was recorded; it is JSON with --json and without."""
+    """Export the JSONL of a run, byte for byte as recorded, with or without --json."""
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
-        with closing(runs.archive.lines(found)) as lines:
+        with closing(runs.reader.lines(found)) as lines:
             write_out((line + b"\n" for line in lines), output)
     return 0
 

@@ -14,9 +14,9 @@ from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD, LONGEST
 
 
 @click.command(name="cost", epilog="Example: gert run cost --by model --since 7d --db agents.db")
-@click.option("--by", type=click.Choice(BY), default="tenant", show_default=True, help="What to sum by.")
+@click.option("--by", type=click.Choice(BY), default="tenant", show_default=True, help="Group by this.")
 @click.option("--tenant", metavar="ID", help="Only runs of this tenant.")
-@click.option("--since", metavar="TIME", help="Only runs that began since: a duration such as 7d, or a time.")
+@click.option("--since", metavar="TIME", help="Only runs that started since a time, or within a duration such as 7d.")
 @ledger_options
 def cost(
     by: str,

@@ -16,7 +16,7 @@ from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print
 from gert.errors import UsageError
 from gert.kernel.events.chain import ChainReport
 from gert.kernel.events.envelope import Envelope
-from gert.kernel.events.seal import Check, SealReport
+from gert.kernel.events.trace_seal import Check, SealReport
 from gert.kernel.foundation.text import printable
 
 MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("-", "yellow")}
@@ -40,7 +40,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def _takes_trace(command: _Command) -> _Command:
     """The three ways to name a trace, the same for every subcommand."""
     for option in (
-        click.option("--run", "run_id", metavar="RUN", help="Run, in place of the argument."),
+        click.option("--run", "run_id", metavar="RUN", help="Run to read, instead of the argument."),
         click.option("--dsn", metavar="DSN", help="Read the run from this Postgres ledger; env:NAME for a variable."),
         click.option("--db", metavar="FILE", help="Read the run from this SQLite ledger."),
         click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
@@ -61,10 +61,10 @@ def command() -> None:
 
 @command.command(epilog="Example: gert trace verify run.jsonl --key-id prod-2026")
 @_takes_trace
-@click.option("--key-id", metavar="ID", help="Demand a signature by this key.")
-@click.option("--require-signature", is_flag=True, help="Demand a signature, by any key that is set.")
+@click.option("--key-id", metavar="ID", help="Require a signature by this key.")
+@click.option("--require-signature", is_flag=True, help="Require a signature by any key that is set.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--quiet", "-q", is_flag=True, help="Print only what does not hold.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only the checks that fail.")
 def verify(
     file: str | None,
     db: str | None,
@@ -76,11 +76,11 @@ def verify(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Check that a trace is whole, unchanged, and sealed by a key you trust.
+    """Verify that a trace is complete, unchanged, and sealed by a key you trust.
 
     Keys come from the environment: GERT_TRACE_KEY_<ID>, then GERT_TRACE_SIGNING_KEY. Where one is set, a trace
-    without a signature does not pass. Exits with 0 when the trace holds, 1 when it does not, 2 when there is none,
-    4 when a server cannot be asked.
+    without a signature is invalid. Exits with 0 if the trace is valid, 1 if it is not, 2 if there is none, 4 if a
+    server cannot be reached.
     """
     trace = _trace(file, run_id, state_dir, db, dsn)
     keys = verification_keys(os.environ, key_id)
@@ -97,7 +97,7 @@ def verify(
 
 @command.command(epilog="Example: gert trace show run.jsonl --verbose")
 @_takes_trace
-@click.option("--verbose", "-v", is_flag=True, help="Show what each event says in full.")
+@click.option("--verbose", "-v", is_flag=True, help="Show each event in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event and line.")
 def show(
     file: str | None,
@@ -108,9 +108,9 @@ def show(
     verbose: bool,
     as_json: bool,
 ) -> int:
-    """Show what happened in a run, event by event.
+    """Show the events of a run.
 
-    Nothing is verified. Lines that cannot be read are reported, and the others shown.
+    Nothing is verified. Lines that cannot be read are reported, and the others are shown.
     """
     readable = _Readable(_trace(file, run_id, state_dir, db, dsn))
     if as_json:
@@ -133,13 +133,13 @@ def export(
     run_id: str | None,
     output: str | None,
 ) -> int:
-    """Give the JSONL of a run, byte for byte as it was recorded."""
+    """Export the JSONL of a run, byte for byte as recorded."""
     write_out(_trace(file, run_id, state_dir, db, dsn).chunks(), output)
     return 0
 
 
 def write_out(chunks: Iterator[bytes], output: str | None) -> None:
-    """Give bytes as they are: to a new file, or to standard output."""
+    """Write bytes to a new file, or to standard output."""
     if output is not None:
         _write_new(output, chunks)
     elif sys.stdout is not None:
@@ -153,7 +153,7 @@ def _trace(file: str | None, run_id: str | None, state_dir: str | None, db: str 
 
 
 class _Readable:
-    """The events of a trace that can be read; the other lines are complained about as they come."""
+    """The events of a trace that can be read; an error is printed for each other line."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -191,7 +191,7 @@ def _print_json(events: _Readable) -> None:
 
 
 def _write_new(path: str, chunks: Iterator[bytes]) -> None:
-    """Write a new file; an export that fails leaves none that could be taken for a trace."""
+    """Write a new file; it is removed if the export fails."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     except FileExistsError:
