@@ -60,6 +60,7 @@ class RunbookTool:
     policies: policy files and folders, in addition to those of the project and GERT_POLICY; the strictest verdict wins
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
     outputs: outputs of steps that are part of the result, as `STEP.NAME`, beside the outcome
+    require_signed: approvals need a signature, whatever policies say
     actor: the person who runs the agent, who may not approve (default: the current user)
     db, dsn: where the runs are recorded (default: in the ledger of the agent)
     """
@@ -73,6 +74,7 @@ class RunbookTool:
         policies: Sequence[str] = (),
         secrets: Mapping[str, str] | None = None,
         outputs: Sequence[str] = (),
+        require_signed: bool = False,
         actor: str | None = None,
         db: str | None = None,
         dsn: str | None = None,
@@ -84,6 +86,7 @@ class RunbookTool:
             policies=tuple(os.path.abspath(each) for each in policies),
             actor=actor or user_name(),
             approvals="detach",
+            require_signed=require_signed,
             db=os.path.abspath(db) if db is not None else None,
             dsn=dsn,
         )
@@ -98,6 +101,8 @@ class RunbookTool:
         steps = list(explained_steps(prepared.program, list(prepared.floor.policies)))
         self._risk = max((each.explanation.risk for each in steps), default=Risk.LOW)
         self._has_effects = any(each.contract.may_write or each.contract.hides_writes for each in steps)
+        self.contracts = {f"{self.name}: {each.name}": each.contract for each in steps}
+        """The contract of each step."""
         self.decision = _decision(steps)
         """What the policies say about the steps together."""
         self.middleware = _LinkingMiddleware(self)

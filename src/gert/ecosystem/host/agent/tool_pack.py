@@ -41,7 +41,7 @@ from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.governance.contract import Contract
-from gert.kernel.governance.decide import Decision, decide
+from gert.kernel.governance.decide import ALLOWED, Decision, decide
 from gert.kernel.governance.risk import risk_of
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
@@ -61,6 +61,7 @@ class ToolPack:
     prefix: the beginning of the tools' names (default: the tool's name and `_`)
     actions: the actions to offer (default: all)
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
+    demands: what approvals must satisfy whatever the policies say
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class ToolPack:
         prefix: str | None = None,
         actions: Sequence[str] | None = None,
         secrets: Mapping[str, str] | None = None,
+        demands: Decision = ALLOWED,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
@@ -85,9 +87,10 @@ class ToolPack:
         self._calls = _RunCallers(self._prepared, self._inputs, self._redactor)
         start = prefix if prefix is not None else f"{self._tool.meta.name}_"
         self._actions = {f"{start}{name}".replace(".", "_"): name for name in self._chosen(actions)}
+        self.contracts = {name: self._contract(action) for name, action in self._actions.items()}
+        """The contract of each tool."""
         self.decisions: dict[str, Decision] = {
-            name: decide(self._contract(action), self._prepared.floor.policies)
-            for name, action in self._actions.items()
+            name: decide(contract, self._prepared.floor.policies) | demands for name, contract in self.contracts.items()
         }
         """What the policies say about each tool."""
         _require_callable(self._tool, self.decisions)
