@@ -74,6 +74,10 @@ class Extensions:
             reason = location_changed(ask.approval, location_of(server.command))
             if reason is not None:
                 return ToolAnswer(failure=Failure("approval_outdated", reason))
+        if is_own_agent(server.command.program) and masked(ask.inputs) != ask.inputs:
+            # A model would see it, and the ledger would hold it.
+            message = "an agent may not be given a secret input; name its variable under `secrets` of a tool or runbook"
+            return ToolAnswer(failure=Failure("invalid_input", message))
         try:
             inputs = reveal_all(ask.inputs, self._calls.secrets)
         except InputError as problem:

@@ -340,6 +340,42 @@ def test_the_timeout_of_the_step_reaches_the_agent_and_its_runbooks(project: Pro
     assert project.noted() == []
 
 
+SECRET = "key-that-no-model-may-see"
+
+
+def test_a_secret_input_never_reaches_an_agent(project: Project, server: ModelServer) -> None:
+    secret = {"type": "string", "secret": True, "from": "env/POD_KEY"}
+    project.runbook(agent(server, task="use {{ .key }}"), tools=[], inputs={"key": secret})
+    project.exec(POD_KEY=SECRET).ended(3)
+    assert "may not be given a secret input" in completed(only(project).events(), "fix")["failure"]["message"]
+    assert server.asked == []
+
+
+def test_tools_of_an_agent_get_neither_the_keys_of_gert_nor_the_secrets_of_the_runbook(
+    project: Project, server: ModelServer
+) -> None:
+    """The runner is gert itself and has its keys; what it starts for the model has none of them."""
+    project.script("spy", "env | sort; echo $SIDE_KEY", extract={"said": {"from": "stdout"}})
+
+    def script(messages: list[Message]) -> Any:
+        return {"verdict": "broken"} if results(messages) else [("spy_go", {})]
+
+    server.script = script
+    project.runbook(agent(server, tools=["spy"]), tools=[], secrets=[{"env": "SIDE_KEY"}])
+    keys = {"GERT_APPROVAL_VERIFY_KEY": "a-key-of-thirty-two-characters-ok", "GERT_TRACE_SIGNING_KEY": "k" * 40}
+    project.exec(**keys, SIDE_KEY=SECRET).ended(0)
+    [told] = results(server.asked[-1])
+    assert "PATH=" in told
+    assert [word for word in told.split("\\n") if word.startswith("GERT_")] == [
+        f"GERT_PARENT_RUN_ID={agent_runs(project)[0]}"
+    ]
+    kept = (project.root / "runs" / "ledger.db").read_bytes()
+    for value in (SECRET, *keys.values()):
+        assert value.encode() not in kept
+        assert value not in json.dumps(server.asked)
+    project.gert("run", "verify-ledger", **keys).ended(0)
+
+
 def test_a_runner_of_the_same_name_elsewhere_gets_no_variable_of_gert(project: Project, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "gert-ext-agent"
     program.parent.mkdir()

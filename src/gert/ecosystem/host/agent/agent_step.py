@@ -8,10 +8,10 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import field
+from msgspec import Meta, field
 from pydantic import BaseModel
 
 from gert.ecosystem.host.agent.agent_tools import Pack, Root, gates_of, packs_of, require_within
@@ -38,6 +38,7 @@ PARENT: Final = "parent_run"
 """The type of the summary that names the run whose step the agent is."""
 _GATE: Final = "agent_acceptance_gate"
 _LOOK: Final = 0.5
+_MOST_TURNS: Final = 200
 _HEX: Final = 24
 _SHOWN: Final = "The variables of the runbook that you may see, as data:"
 
@@ -45,8 +46,8 @@ _SHOWN: Final = "The variables of the runbook that you may see, as data:"
 class StepPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The price of the model in US dollars per million tokens, where the table has none."""
 
-    prompt: float
-    completion: float
+    prompt: Annotated[float, Meta(ge=0)]
+    completion: Annotated[float, Meta(ge=0)]
 
 
 class StepInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,9 +60,9 @@ class StepInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tools: list[Any] = field(default_factory=list)
     runbooks: list[Any] = field(default_factory=list)
     gates: list[Any] = field(default_factory=list)
-    budget_usd: float = 1.0
+    budget_usd: Annotated[float, Meta(ge=0)] = 1.0
     price: StepPrice | None = None
-    max_turns: int = 15
+    max_turns: Annotated[int, Meta(ge=1, le=_MOST_TURNS)] = 15
     show_vars: bool = False
 
 
@@ -77,6 +78,7 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     require_signed: bool = False
     by_agent: bool = False
     policies: list[str] = field(default_factory=list)
+    secrets: list[str] = field(default_factory=list)
 
     @property
     def agent_run_id(self) -> str:

@@ -60,6 +60,10 @@ class Demands(Protocol):
         """Approvals need a signature."""
 
     @property
+    def secrets(self) -> list[str]:
+        """Variables that hold secrets of the run."""
+
+    @property
     def by_agent(self) -> bool:
         """An agent started the run."""
 
@@ -101,6 +105,7 @@ def packs_of(root: Root, tools: Sequence[Any], runbooks: Sequence[Any], run: Dem
                 actions=tool.actions,
                 secrets=tool.secrets,
                 demands=demands,
+                hidden=run.secrets,
             )
         )
     for runbook in (_read(each, _Runbook, "runbooks") for each in runbooks):
@@ -113,6 +118,7 @@ def packs_of(root: Root, tools: Sequence[Any], runbooks: Sequence[Any], run: Dem
                 secrets=runbook.secrets,
                 require_signed=run.require_signed,
                 actor=run.actor,
+                hidden=run.secrets,
             )
         )
     return packs

@@ -31,6 +31,7 @@ from gert.kernel.agent.middleware.conditions import Conditions
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionResult, ToolPort
 from gert.kernel.agent.types.api import TenantContext
 from gert.kernel.engine.inputs import PROMPT, GivenInput
+from gert.kernel.engine.run import secret_names
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.foundation.canonical import canonical, sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
@@ -62,6 +63,7 @@ class RunbookTool:
     outputs: outputs of steps that are part of the result, as `STEP.NAME`, beside the outcome
     require_signed: approvals need a signature, whatever policies say
     actor: the person who runs the agent, who may not approve (default: the current user)
+    hidden: variables that hold secrets of others: the runbook gets them only if it declares or binds them
     db, dsn: where the runs are recorded (default: in the ledger of the agent)
     """
 
@@ -76,6 +78,7 @@ class RunbookTool:
         outputs: Sequence[str] = (),
         require_signed: bool = False,
         actor: str | None = None,
+        hidden: Sequence[str] = (),
         db: str | None = None,
         dsn: str | None = None,
         environ: Mapping[str, str] | None = None,
@@ -94,6 +97,8 @@ class RunbookTool:
         self._database: Database | None = prepared.database
         self._state = prepared.state
         self._runbook: Runbook = prepared.program.runbook
+        for each in set(hidden) - _used_variables(prepared):
+            self._environ.pop(each, None)
         self._version = _version(prepared)
         self._secrets = _secrets(prepared, dict(secrets or {}), self._environ)
         self._outputs = _checked_outputs(prepared, outputs)
@@ -269,6 +274,13 @@ def _secrets(prepared: Prepared, named: Mapping[str, str], environ: Mapping[str,
             hint = f"bind it with `from: env/NAME`, or name the variable that holds it: secrets={{'{name}': 'NAME'}}"
             raise InputError(f"the secret input `{name}` has no source", hint=hint)
     return {name: GivenInput(value, f"env/{named[name]}") for name, value in values.items()}
+
+
+def _used_variables(prepared: Prepared) -> set[str]:
+    """The variables that a runbook or its tools declare as secrets, or bind inputs to."""
+    sources = (block.from_ or "" for block in prepared.program.runbook.meta.inputs.values())
+    bound = {source.removeprefix("env/") for source in sources if source.startswith("env/")}
+    return bound | set(secret_names(prepared.program))
 
 
 def _checked_outputs(prepared: Prepared, names: Sequence[str]) -> tuple[str, ...]:

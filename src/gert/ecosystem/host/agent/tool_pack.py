@@ -62,6 +62,7 @@ class ToolPack:
     actions: the actions to offer (default: all)
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
     demands: what approvals must satisfy whatever the policies say
+    hidden: further variables that hold secrets: masked, and kept from the tool unless it declares them
     """
 
     def __init__(
@@ -73,10 +74,11 @@ class ToolPack:
         actions: Sequence[str] | None = None,
         secrets: Mapping[str, str] | None = None,
         demands: Decision = ALLOWED,
+        hidden: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._prepared = _prepared(file, policies, dict(secrets or {}), environ)
+        self._prepared = _prepared(file, policies, dict(secrets or {}), hidden, environ)
         self._inputs = secret_inputs(self._prepared, dict(secrets or {}), environ)
         self._redactor = self._prepared.redactor(self._inputs)
         ((_, lookup),) = self._prepared.program.lookups.items()
@@ -258,7 +260,9 @@ class _Use:
         self._owner.give_back(self._run_id)
 
 
-def _prepared(file: str, policies: Sequence[str], secrets: Mapping[str, str], environ: Mapping[str, str]) -> Prepared:
+def _prepared(
+    file: str, policies: Sequence[str], secrets: Mapping[str, str], hidden: Sequence[str], environ: Mapping[str, str]
+) -> Prepared:
     """Prepare the calls of a tool as those of a runbook that has only this tool: the same settings, floor and rules."""
     path = os.path.abspath(file)
     if not os.path.isfile(path):
@@ -267,6 +271,7 @@ def _prepared(file: str, policies: Sequence[str], secrets: Mapping[str, str], en
         "apiVersion": "kernel/v0",
         "meta": {
             "name": "tool-pack",
+            "secrets": [{"env": name, "required": False} for name in hidden],
             "inputs": {
                 name: {"type": "string", "secret": True, "required": False, "from": f"env/{variable}"}
                 for name, variable in secrets.items()

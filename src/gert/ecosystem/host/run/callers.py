@@ -78,15 +78,16 @@ class Callers:
         }
         self.embedded = _embedded(prepared, run_id, inputs, redactor)
         runners = prepared.runners(working)
+        own = tuple(secret.env for secret in program.runbook.meta.secrets)
         self.extensions = Extensions(
             calls,
             runners=runners,
             environment=environment,
-            own=tuple(secret.env for secret in program.runbook.meta.secrets),
+            own=own,
             withheld=withheld,
             working=working,
             own_environment=_own_environment(prepared),
-            call={"run_id": run_id, "folder": runners.folders[0], **_facts(prepared, started)},
+            call={"run_id": run_id, "folder": runners.folders[0], "secrets": own, **_facts(prepared, started)},
         )
 
     def locate(self, subject: Subject) -> ProgramLocation | None:
