@@ -12,6 +12,7 @@ async with ArtanaKernel(store=SQLiteStore("runs.db"), model_port=MockModelPort(o
 
 _PLACES = {
     "gert.ecosystem.tools.functions": ("LocalToolRegistry",),
+    "gert.ecosystem.host.agent.runbook_tool": ("RunbookTool", "runbook_tool"),
     "gert.ecosystem.host.agent.tool_pack": ("ToolPack", "tool_pack"),
     "gert.ecosystem.host.agent.clock": (
         "IntentPlanRecord",

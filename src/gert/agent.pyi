@@ -6,6 +6,8 @@ from gert.ecosystem.host.agent.clock import KernelEvent as KernelEvent
 from gert.ecosystem.host.agent.clock import utc_now as utc_now
 from gert.ecosystem.host.agent.context import ContextBuilder as ContextBuilder
 from gert.ecosystem.host.agent.kernel import ArtanaKernel as ArtanaKernel
+from gert.ecosystem.host.agent.runbook_tool import RunbookTool as RunbookTool
+from gert.ecosystem.host.agent.runbook_tool import runbook_tool as runbook_tool
 from gert.ecosystem.host.agent.stores import InMemoryStore as InMemoryStore
 from gert.ecosystem.host.agent.stores import PostgresStore as PostgresStore
 from gert.ecosystem.host.agent.stores import SQLiteStore as SQLiteStore

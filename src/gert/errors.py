@@ -242,7 +242,10 @@ class PolicyViolationError(AgentError):
 
 
 class ApprovalRequiredError(AgentError):
-    """A tool call waits for an approval."""
+    """A tool call waits for an approval.
+
+    run_id, ticket_id: the run of a runbook that waits, and its ticket, where the tool is a runbook
+    """
 
     def __init__(
         self,
@@ -254,8 +257,12 @@ class ApprovalRequiredError(AgentError):
         critic_model: str | None = None,
         fingerprint: str | None = None,
         arguments_json: str | None = None,
+        run_id: str | None = None,
+        ticket_id: str | None = None,
     ) -> None:
         super().__init__(message)
+        self.run_id = run_id
+        self.ticket_id = ticket_id
         self.tool_name = tool_name
         self.approval_key = approval_key
         self.mode = mode

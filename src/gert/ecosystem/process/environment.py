@@ -13,6 +13,10 @@ PARENT_RUN: Final = "GERT_PARENT_RUN_ID"
 """The run that calls a tool; the only variable of gert that a tool gets."""
 
 
+LEDGER: Final = "GERT_LEDGER"
+"""The ledger of the run, for runners that are gert itself: a file, or an address."""
+
+
 def environment_for(own: Iterable[str], environment: Mapping[str, str], withheld: frozenset[str]) -> dict[str, str]:
     """Return the environment that a program inherits: without gert's variables, except the run id, and others' secrets.
 

@@ -22,14 +22,24 @@ class Step:
     inputs: as the contract declares them, in their types
     vars: the variables that the step may see
     contract: the contract of the step, with `inputs`, `outputs`, `effects`, `reads`, `writes`
+    call: which call it is: `run_id`, `path` and `id`, which is the same if a resumed run makes the call again
+    child_run_id: set it to the id of a run that the step starts, to link it in the record
     """
 
-    __slots__ = ("_cancelled", "contract", "inputs", "vars")
+    __slots__ = ("_cancelled", "call", "child_run_id", "contract", "inputs", "vars")
 
-    def __init__(self, inputs: dict[str, Any], variables: dict[str, Any], contract: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        inputs: dict[str, Any],
+        variables: dict[str, Any],
+        contract: dict[str, Any],
+        call: dict[str, Any] | None = None,
+    ) -> None:
         self.inputs = inputs
         self.vars = variables
         self.contract = contract
+        self.call = call or {}
+        self.child_run_id: str | None = None
         self._cancelled = threading.Event()
 
     @property
@@ -93,9 +103,9 @@ async def _serve(execute: Execute, greeting: dict[str, Any]) -> None:
 
 def _step(params: Any) -> Step:
     given = params if isinstance(params, dict) else {}
-    parts = [given.get(name, {}) for name in ("inputs", "vars", "contract")]
+    parts = [given.get(name, {}) for name in ("inputs", "vars", "contract", "call")]
     if not isinstance(params, dict) or not all(isinstance(part, dict) for part in parts):
-        raise RpcFault("expected `inputs`, `vars` and `contract` to be objects", code=INVALID_REQUEST)
+        raise RpcFault("expected `inputs`, `vars`, `contract` and `call` to be objects", code=INVALID_REQUEST)
     return Step(*parts)
 
 
@@ -103,7 +113,8 @@ async def _execute(execute: Execute, step: Step) -> dict[str, Any]:
     try:
         result = await (execute(step) if inspect.iscoroutinefunction(execute) else _in_thread(execute, step))
     except Failed as failed:
-        return {"outputs": failed.outputs, "exit_code": failed.exit_code, "stderr": f"{failed}\n"}
+        said = {"outputs": failed.outputs, "exit_code": failed.exit_code, "stderr": f"{failed}\n"}
+        return {**said, **_child(step)}
     outputs = {} if result is None else result
     if not isinstance(outputs, Mapping):
         raise RpcFault(f"expected the runner to return a dictionary of outputs, not a `{type(result).__name__}`")
@@ -111,7 +122,11 @@ async def _execute(execute: Execute, step: Step) -> dict[str, Any]:
         require_canonical(dict(outputs))
     except CanonicalError as problem:
         raise RpcFault(f"an output is not plain data: {problem.message}") from None
-    return {"outputs": dict(outputs), "exit_code": 0, "stderr": ""}
+    return {"outputs": dict(outputs), "exit_code": 0, "stderr": "", **_child(step)}
+
+
+def _child(step: Step) -> dict[str, str]:
+    return {} if step.child_run_id is None else {"child_run_id": step.child_run_id}
 
 
 async def _in_thread(execute: Execute, step: Step) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from gert.ecosystem.process.command import Command
@@ -9,12 +10,13 @@ from gert.ecosystem.process.environment import environment_for
 from gert.ecosystem.rpc import Answered, Peer, Server
 from gert.ecosystem.rpc.runner import PROTOCOL_VERSION
 from gert.ecosystem.tools.command import encoded
-from gert.ecosystem.tools.runners import Runners, program_name
+from gert.ecosystem.tools.runners import Runners, is_own_agent, program_name
 from gert.ecosystem.tools.server_calls import ServerCalls
 from gert.ecosystem.tools.stdio import ProgramLocation, location_changed, location_of
 from gert.errors import InputError, RpcFault, RpcLost
 from gert.kernel.engine.requests import CallExtension, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.principal import Principal, parse_principal
 from gert.kernel.foundation.secret_refs import masked, reveal_all
 from gert.kernel.foundation.text import one_line
@@ -38,6 +40,8 @@ class Extensions:
     runners: finds the program of an extension
     environment, own, withheld: the environment of gert, the secrets that the runbook declares, and all declared ones
     working: the folder runners run in
+    own_environment: gert's own variables, for the runner for agents alone: it is gert itself
+    call: what every call says of the run
     """
 
     def __init__(
@@ -49,8 +53,12 @@ class Extensions:
         own: Iterable[str],
         withheld: frozenset[str],
         working: str,
+        own_environment: Mapping[str, str] = MappingProxyType({}),
+        call: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._calls = calls
+        self._own_environment = encoded(own_environment)
+        self._call = dict(call)
         self._runners = runners
         self._environment = encoded(environment_for(own, environment, withheld))
         self._working = working
@@ -66,17 +74,31 @@ class Extensions:
             reason = location_changed(ask.approval, location_of(server.command))
             if reason is not None:
                 return ToolAnswer(failure=Failure("approval_outdated", reason))
+        if is_own_agent(server.command.program) and masked(ask.inputs) != ask.inputs:
+            # A model would see it, and the ledger would hold it.
+            message = "an agent may not be given a secret input; name its variable under `secrets` of a tool or runbook"
+            return ToolAnswer(failure=Failure("invalid_input", message))
         try:
             inputs = reveal_all(ask.inputs, self._calls.secrets)
         except InputError as problem:
             return ToolAnswer(failure=Failure("invalid_input", problem.message))
-        params = {"inputs": inputs, "vars": masked(ask.view), "contract": ask.contract.full()}
+        params = {
+            "inputs": inputs,
+            "vars": masked(ask.view),
+            "contract": ask.contract.full(),
+            "call": {**self._call, "id": ask.key, "path": ask.path, "step_id": ask.step_id},
+        }
         return await self._calls.call(server, "execute", params, ask, lambda answered: _answer(server, answered))
 
     def locate(self, extension: str) -> ProgramLocation | None:
         """Return the program and folder of a runner; None if there is none."""
         server = self._server(extension)
         return None if isinstance(server, Failure) else location_of(server.command)
+
+    def is_durable(self, extension: str) -> bool:
+        """Whether a call that did not end is continued, not repeated, when it is made again."""
+        program = self._runners.find(extension)
+        return isinstance(program, str) and is_own_agent(program)
 
     def _server(self, extension: str) -> Server | Failure:
         known = self._known.get(extension)
@@ -88,6 +110,7 @@ class Extensions:
             return Failure(program.kind, message)
         name = server_name(extension)
         title = f"the extension `{extension}`"
+        own = self._own_environment if is_own_agent(program) else {}
         server = self._known[extension] = Server(
             name=name,
             title=title,
@@ -95,7 +118,7 @@ class Extensions:
                 name=program_name(extension),
                 program=program,
                 arguments=(),
-                environment={**self._environment, **self._calls.marks(name)},
+                environment={**own, **self._environment, **self._calls.marks(name)},
                 folder=self._working,
             ),
             redactor=self._calls.redactor,
@@ -151,6 +174,9 @@ def execution_of(result: Any) -> tuple[dict[str, Any], int, str]:
         raise InputError("expected `exit_code` to be a whole number of at most 32 bits")
     if not isinstance(stderr, str):
         raise InputError("expected `stderr` to be text")
+    child = result.get("child_run_id")
+    if child is not None and not (isinstance(child, str) and is_run_id(child)):
+        raise InputError("expected `child_run_id` to be the id of a run")
     return outputs, code, stderr
 
 
@@ -165,4 +191,12 @@ def _answer(server: Server, answered: Answered) -> ToolAnswer:
     detail = f": {one_line(server.redactor.text(lines[-1]).value, 200)}" if lines else ""
     failure = Failure("exit_code", f"{server.title} exited with {code}{detail}") if code else None
     stderr = f"{answered.stderr}{said}" if said else answered.stderr
-    return ToolAnswer(outputs=outputs, exit_code=code, stderr=stderr, failure=failure, principal=answered.greeting)
+    child = answered.result.get("child_run_id")
+    return ToolAnswer(
+        outputs=outputs,
+        exit_code=code,
+        stderr=stderr,
+        failure=failure,
+        principal=answered.greeting,
+        child_run_id=None if child is None or server.redactor.text(child).masked else child,
+    )

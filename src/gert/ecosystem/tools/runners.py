@@ -1,6 +1,8 @@
 """Find the runner of an extension: `gert-ext-<name>` on PATH, or a path (ecosystem-v0 §6.3, DECISIONS 10)."""
 
 import os
+import shutil
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,11 +13,19 @@ from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.runbook.tools import is_path
 
 PREFIX: Final = "gert-ext-"
+AGENT: Final = "gert-ext-agent"
+"""The runner of gert itself that records in gert's ledger, and resumes what it began."""
 
 
 def program_name(extension: str) -> str:
     """Return the name of the program of an extension; a name may have the prefix already."""
     return extension if is_path(extension) or extension.startswith(PREFIX) else PREFIX + extension
+
+
+def is_own_agent(program: str) -> bool:
+    """Whether a program is the runner for agents of this installation, and not one of the same name elsewhere."""
+    own = shutil.which(AGENT, path=os.path.dirname(sys.executable))
+    return own is not None and os.path.realpath(program) == os.path.realpath(own)
 
 
 class Runners(msgspec.Struct, frozen=True, kw_only=True):

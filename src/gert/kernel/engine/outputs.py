@@ -46,6 +46,7 @@ def keep_declared(
         failure=failure,
         exit_code=answer.exit_code,
         principal=answer.principal,
+        child_run_id=answer.child_run_id,
     )
     if not violations and not answer.redacted:
         return result, _NOTHING

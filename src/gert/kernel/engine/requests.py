@@ -52,6 +52,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     stdout, stderr: what it printed; the middle of more than 1 MiB is left out
     again: the outputs of a second execution with equal inputs, where there was one
     principal: the principal that an extension reports
+    child_run_id: the run that it started, such as that of an agent
     reconciled: the operator reconciled the call as successful, with these outputs
     preview: it is the answer of a preview, and the action itself was not called
     """
@@ -62,6 +63,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     stderr: str = ""
     again: dict[str, Any] | None = None
     principal: Principal | None = None
+    child_run_id: str | None = None
     reconciled: bool = False
     preview: bool = False
 

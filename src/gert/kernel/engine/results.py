@@ -38,6 +38,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     failed_step: the path of the step that failed first
     continued: the failure was recorded and the run continues
     uncertain: it is unknown whether the step ran at all
+    child_run_id: the run that it started
     """
 
     status: StepStatus = "success"
@@ -51,6 +52,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     principal: Principal | None = None
+    child_run_id: str | None = None
     attempts: int = 1
     assumed: bool = False
     uncertain: bool = False

@@ -129,6 +129,7 @@ def step_complete_event(step: Step, result: Result, frame: Frame, start: float) 
         waited=format_wait(frame.lane.clock.waited(start)),
         outputs=result.outputs if step.executes else {},
         exit_code=result.exit_code,
+        child_run_id=result.child_run_id,
     )
     if result.status != "success" or result.attempts > 1 or result.evidence or result.assumed:
         completed = msgspec.structs.replace(

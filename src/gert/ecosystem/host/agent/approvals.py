@@ -103,6 +103,15 @@ class AgentApprovals:
         received = verified(tickets.verifier, await untaken(ledger, run_id, ticket_id), view.ticket)
         return TicketState(view.ticket, tuple(view.counted), received, view.is_over(now))
 
+    async def answered(self, ledger: Ledger, ticket_id: str) -> bool:
+        """Whether a ticket of any run was answered or closed, or its time is over."""
+        run_id = (await self._tickets(ledger).get(ticket_id)).run_id
+        state = await self.look(ledger, run_id, ticket_id)
+        return bool(state.received) or state.is_over or await self._is_closed(ledger, ticket_id)
+
+    async def _is_closed(self, ledger: Ledger, ticket_id: str) -> bool:
+        return (await self._tickets(ledger).get(ticket_id)).status != "pending"
+
     async def announce(self, ledger: Ledger, ticket_id: str) -> None:
         """Tell people that a ticket is open; a failure is a note on the ticket."""
         if self._drop_box is None and not self._channels:

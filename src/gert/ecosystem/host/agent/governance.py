@@ -1,12 +1,13 @@
 """The verdict of policy files about the tools of a kernel: the same `decide()` as for the steps of runbooks."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 from gert.errors import PolicyViolationError, UsageError
 from gert.kernel.agent.middleware.base import PreparedToolRequest
 from gert.kernel.agent.middleware.conditions import Conditions
 from gert.kernel.agent.replay.run_log import refuse_if_blocked
+from gert.kernel.agent.safety.approvals import ProgramPlace
 from gert.kernel.agent.safety.config import ApprovalGatePolicy, SafetyPolicyConfig, ToolLimitPolicy, ToolSafetyPolicy
 from gert.kernel.agent.safety.middleware import SafetyPolicyMiddleware
 from gert.kernel.agent.safety.records import Call, decision
@@ -15,6 +16,7 @@ from gert.kernel.governance.decide import Decision, person_key
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.ledger.projection import tool_hash
 
+Locate: TypeAlias = Callable[[Call, Mapping[str, Any]], Awaitable[ProgramPlace | None]]
 NO_RULE: Final = "no rule"
 _HOUR: Final = 3600
 
@@ -24,12 +26,23 @@ class PolicyFileMiddleware(SafetyPolicyMiddleware):
 
     decisions: by tool
     groups: the people of each group, from the settings of the project
+    locate: finds the program of a call, which an approval is bound to
     """
 
-    def __init__(self, decisions: Mapping[str, Decision], groups: Mapping[str, Iterable[str]]) -> None:
+    def __init__(
+        self,
+        decisions: Mapping[str, Decision],
+        groups: Mapping[str, Iterable[str]],
+        locate: Locate | None = None,
+    ) -> None:
         self._decisions = dict(decisions)
+        self._locate = locate
         tools = {name: _policy(name, each, groups) for name, each in decisions.items()}
         super().__init__(config=SafetyPolicyConfig(tools={name: each for name, each in tools.items() if each}))
+
+    async def program(self, call: Call, arguments: Any) -> ProgramPlace | None:
+        """Return where the program of a call is found."""
+        return await self._locate(call, arguments) if self._locate is not None else None
 
     async def prepare_tool_request(
         self, *, run_id: str, tenant: TenantContext, tool_name: str, arguments_json: str, step_key: str | None = None

@@ -24,7 +24,7 @@ _TYPES: Final[Mapping[str, Any]] = {
 
 def input_model(name: str, inputs: Mapping[str, Parameter]) -> type[BaseModel]:
     """Return the model of the inputs that a caller may give; a secret is none of them, as a model must not see it."""
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, serialize_by_alias=True)
     fields: dict[str, Any] = {
         f"input_{each}": _field(each, parameter) for each, parameter in inputs.items() if not parameter.secret
     }

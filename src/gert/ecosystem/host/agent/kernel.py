@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from gert.ecosystem.host.agent.approvals import AgentApprovals
+from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.models.prices import Price
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.kernel.agent.api.kernel import AgentKernel
@@ -32,8 +33,11 @@ class Pack(Protocol):
         """What decides about calls, if the tools do not decide themselves."""
         ...
 
-    def register(self, port: ToolPort, lock: asyncio.Lock) -> None:
-        """Register the tools; those that a rule serializes take turns with `lock`."""
+    def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None) -> None:
+        """Register the tools; those that a rule serializes take turns with `lock`.
+
+        database: the ledger of the kernel's runs, where other processes can open it
+        """
         ...
 
     async def close(self) -> None:
@@ -120,7 +124,7 @@ class ArtanaKernel(AgentKernel):
         )
         turns = asyncio.Lock()
         for pack in packs:
-            pack.register(tool_port, turns)
+            pack.register(tool_port, turns, getattr(store, "database", None))
 
     async def close(self) -> None:
         """Refuse new calls, wait for open ones, stop the servers of packs, and close the store."""

@@ -45,7 +45,12 @@ ADOPTED = "run_adopted"
 
 @checks_arguments
 class LedgerStore:
-    """A store over a ledger."""
+    """A store over a ledger.
+
+    database: where the ledger is, if other processes can open it
+    """
+
+    database: Database | None = None
 
     def __init__(
         self,
@@ -262,6 +267,7 @@ class SQLiteStore(LedgerStore):
     ) -> None:
         from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 
+        self.database = os.path.abspath(fspath(database_path)) if fspath(database_path) != ":memory:" else None
         key = _key(ledger)
         witness = _witness(ledger, fspath(database_path), key)
         super().__init__(
@@ -295,6 +301,8 @@ class PostgresStore(LedgerStore):
     ) -> None:
         from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 
+        # Runs of runbooks are recorded in the schema `gert`.
+        self.database = Dsn(dsn) if ledger.get("schema", "gert") == "gert" else None
         key = _key(ledger)
         witness = _witness(ledger, Dsn(dsn), key)
         super().__init__(

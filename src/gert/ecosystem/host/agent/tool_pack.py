@@ -11,11 +11,14 @@ from pydantic import BaseModel
 
 from gert.ecosystem.host.agent.governance import PolicyFileMiddleware
 from gert.ecosystem.host.agent.input_model import given_inputs, input_model
+from gert.ecosystem.host.config.ledger_location import Database
+from gert.ecosystem.host.config.machine.platform import machine_id
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.world.callers import Callers
 from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.runner.transport import skill_transport
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import (
@@ -28,17 +31,20 @@ from gert.errors import (
     UsageError,
 )
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolPort
+from gert.kernel.agent.safety.approvals import ProgramPlace
+from gert.kernel.agent.safety.records import Call
 from gert.kernel.engine.inputs import ResolvedInputs, binding_refusal
 from gert.kernel.engine.outputs import check_outputs
 from gert.kernel.engine.plan import expected_outputs, seconds_for
-from gert.kernel.engine.requests import CallTool, ToolAnswer
+from gert.kernel.engine.requests import CallTool, Subject, ToolAnswer
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import secret_ref
-from gert.kernel.governance.contract import Contract, resolve
-from gert.kernel.governance.decide import Decision, decide
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.decide import ALLOWED, Decision, decide
 from gert.kernel.governance.risk import risk_of
-from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 
 _MOST_OPEN: Final = 16
 """Runs whose servers are kept between calls."""
@@ -55,6 +61,8 @@ class ToolPack:
     prefix: the beginning of the tools' names (default: the tool's name and `_`)
     actions: the actions to offer (default: all)
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
+    demands: what approvals must satisfy whatever the policies say
+    hidden: further variables that hold secrets: masked, and kept from the tool unless it declares them
     """
 
     def __init__(
@@ -65,11 +73,13 @@ class ToolPack:
         prefix: str | None = None,
         actions: Sequence[str] | None = None,
         secrets: Mapping[str, str] | None = None,
+        demands: Decision = ALLOWED,
+        hidden: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._prepared = _prepared(file, policies, dict(secrets or {}), environ)
-        self._inputs = _inputs(self._prepared, dict(secrets or {}), environ)
+        self._prepared = _prepared(file, policies, dict(secrets or {}), hidden, environ)
+        self._inputs = secret_inputs(self._prepared, dict(secrets or {}), environ)
         self._redactor = self._prepared.redactor(self._inputs)
         ((_, lookup),) = self._prepared.program.lookups.items()
         if lookup.tool is None:
@@ -79,17 +89,21 @@ class ToolPack:
         self._calls = _RunCallers(self._prepared, self._inputs, self._redactor)
         start = prefix if prefix is not None else f"{self._tool.meta.name}_"
         self._actions = {f"{start}{name}".replace(".", "_"): name for name in self._chosen(actions)}
+        self.contracts = {name: self._contract(action) for name, action in self._actions.items()}
+        """The contract of each tool."""
         self.decisions: dict[str, Decision] = {
-            name: decide(self._contract(action), self._prepared.floor.policies)
-            for name, action in self._actions.items()
+            name: decide(contract, self._prepared.floor.policies) | demands for name, contract in self.contracts.items()
         }
         """What the policies say about each tool."""
-        self.middleware = PolicyFileMiddleware(self.decisions, self._prepared.groups)
+        _require_callable(self._tool, self.decisions)
+        self.middleware = PolicyFileMiddleware(self.decisions, self._prepared.groups, self._place)
 
-    def register(self, port: ToolPort, lock: asyncio.Lock) -> None:
+    def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None = None) -> None:
         """Register the tools; the kernel calls this. Tools that a rule serializes take turns with `lock`."""
         if not isinstance(port, LocalToolRegistry):
             raise UsageError("tool packs need a LocalToolRegistry", hint="leave `tool_port` out")
+        # Executions of skills are recorded in the ledger of the agent.
+        self._prepared.database = self._prepared.database or database
         for name, action in self._actions.items():
             self._register(port, name, action, lock if self.decisions[name].serialize else None)
 
@@ -105,8 +119,7 @@ class ToolPack:
         return list(known if wanted is None else wanted)
 
     def _contract(self, action: str) -> Contract:
-        blocks = (self._tool.contract, self._tool.actions[action].contract)
-        return resolve(*(block.declared() for block in blocks if block is not None))
+        return self._prepared.program.action_contract(self._tool, self._tool.actions[action])
 
     def _register(self, port: LocalToolRegistry, name: str, action: str, lock: asyncio.Lock | None) -> None:
         contract, block = self._contract(action), self._tool.actions[action]
@@ -176,6 +189,14 @@ class ToolPack:
                 answer = ToolAnswer(failure=Failure("transport", problem.message))
         return intake.take(answer, ask)
 
+    async def _place(self, call: Call, arguments: Mapping[str, Any]) -> ProgramPlace | None:
+        """Return where the program of a call is found, or on which host its server is."""
+        action = self._actions[call.tool_name]
+        inputs = {**arguments, **self._secret_inputs(self._contract(action))}
+        async with self._calls.of(call.run_id) as callers:
+            found = callers.locate(Subject(inputs=inputs, tool=self._tool.meta.name, action=action))
+        return None if found is None else ProgramPlace(found.program, found.folder, machine_id())
+
     def _secret_inputs(self, contract: Contract) -> dict[str, str]:
         return {name: secret_ref(name) for name in self._inputs.secrets if name in contract.inputs}
 
@@ -206,6 +227,8 @@ class _RunCallers:
         if found is None:
             prepared, inputs, redactor = self._made
             found = Callers(prepared, run_id, inputs, redactor, (), os.getcwd())
+            if _calls_skills(prepared):
+                found.transports[RUNNER] = skill_transport(prepared, run_id)
         self._open[run_id] = found
         self._used[run_id] = self._used.get(run_id, 0) + 1
         idle = [each for each in self._open if not self._used.get(each)]
@@ -237,7 +260,9 @@ class _Use:
         self._owner.give_back(self._run_id)
 
 
-def _prepared(file: str, policies: Sequence[str], secrets: Mapping[str, str], environ: Mapping[str, str]) -> Prepared:
+def _prepared(
+    file: str, policies: Sequence[str], secrets: Mapping[str, str], hidden: Sequence[str], environ: Mapping[str, str]
+) -> Prepared:
     """Prepare the calls of a tool as those of a runbook that has only this tool: the same settings, floor and rules."""
     path = os.path.abspath(file)
     if not os.path.isfile(path):
@@ -246,6 +271,7 @@ def _prepared(file: str, policies: Sequence[str], secrets: Mapping[str, str], en
         "apiVersion": "kernel/v0",
         "meta": {
             "name": "tool-pack",
+            "secrets": [{"env": name, "required": False} for name in hidden],
             "inputs": {
                 name: {"type": "string", "secret": True, "required": False, "from": f"env/{variable}"}
                 for name, variable in secrets.items()
@@ -259,7 +285,8 @@ def _prepared(file: str, policies: Sequence[str], secrets: Mapping[str, str], en
     return Prepared(RunOptions(file=beside, policies=tuple(policies)), environ, workspace)
 
 
-def _inputs(prepared: Prepared, secrets: Mapping[str, str], environ: Mapping[str, str]) -> ResolvedInputs:
+def secret_inputs(prepared: Prepared, secrets: Mapping[str, str], environ: Mapping[str, str]) -> ResolvedInputs:
+    """Read the secret inputs from the variables that the program names; refused where a policy denies it."""
     for name, variable in secrets.items():
         refusal = binding_refusal(f"env/{variable}", prepared.floor.policies)
         if refusal is not None:
@@ -268,6 +295,21 @@ def _inputs(prepared: Prepared, secrets: Mapping[str, str], environ: Mapping[str
             raise InputError(f"the secret input `{name}` is not set", hint=f"set the environment variable {variable}")
     values = {name: environ[variable] for name, variable in secrets.items()}
     return ResolvedInputs({name: secret_ref(name) for name in values}, {}, values)
+
+
+def _calls_skills(prepared: Prepared) -> bool:
+    tools = (lookup.tool for lookup in prepared.program.lookups.values())
+    return any(tool is not None and tool.meta.transport == RUNNER for tool in tools)
+
+
+def _require_callable(tool: Tool, decisions: Mapping[str, Decision]) -> None:
+    """Refuse a skill that needs an approval: people approve a plan, and tickets of agents have none."""
+    asking = [name for name, each in decisions.items() if each.verdict is Verdict.REQUIRE_APPROVAL]
+    if tool.meta.transport == RUNNER and asking:
+        raise UsageError(
+            f"`{asking[0]}` calls a skill that needs an approval ({decisions[asking[0]].rule}), which is of a plan",
+            hint="call it in a runbook, and register the runbook as a tool, or leave the action out",
+        )
 
 
 def _has_side_effect(contract: Contract) -> bool:

@@ -25,9 +25,13 @@ class _Announcer:
 
     def said(self, event: Envelope, payload: Payload) -> None:
         """The event is durable."""
+        self.tell(event.run_id)
+
+    def tell(self, run_id: str) -> None:
+        """Report the run, once."""
         if not self._is_told:
             self._is_told = True
-            report(Report(run_id=event.run_id))
+            report(Report(run_id=run_id))
 
     def printed(self, path: str, stream: str, text: str) -> None:
         """Output is read from the ledger."""
@@ -61,7 +65,9 @@ def main() -> int:
     announcer = _Announcer()
     try:
         if task.resume is not None:
-            asyncio.run(resume(task.resume, observers=[announcer], console=console))
+            executed = asyncio.run(resume(task.resume, observers=[announcer], console=console))
+            # A run that still waits for the same tickets records nothing.
+            announcer.tell(executed.run_id)
         elif task.execute is not None:
             asyncio.run(execute(task.execute, observers=[announcer], console=console))
     except GertError as problem:

@@ -76,7 +76,7 @@ async def start_run(
     database = _database(options, environ)
     if request_id is None:
         return await _launch(Task(execute=options), database, environ)
-    options = msgspec.structs.replace(options, run_id=_run_id_for(request_id, caller))
+    options = msgspec.structs.replace(options, run_id=run_id_for(request_id, caller))
     found = await _started(options, database, environ, request_id)
     if found is not None:
         return found
@@ -134,7 +134,7 @@ def _database(options: RunOptions, environ: Mapping[str, str]) -> Database:
     return ledger_of(state_dir(options.state_dir, Workspace().project_root(folder), environ))
 
 
-def _run_id_for(request_id: str, caller: str) -> str:
+def run_id_for(request_id: str, caller: str) -> str:
     """The id of the run that a request starts: the same for the same request, so the ledger admits it once."""
     if not has_visible(request_id) or len(request_id) > _MOST_REQUEST:
         raise UsageError(f"expected a request id of 1 to {_MOST_REQUEST} characters")

@@ -54,6 +54,17 @@ async def cancel_run(sender: Sender, run_id: str, environ: Mapping[str, str], re
             os.kill(lease.holder.pid, signal.SIGTERM)
 
 
+async def stop_driver(database: Database, run_id: str, environ: Mapping[str, str]) -> None:
+    """Signal the process that drives a run, if it runs on this machine: it stops the run in order.
+
+    For those who started it: a signal needs no key, and the system lets no other user send one.
+    """
+    async with open_ledger(database, environ, read_only=True) as ledger:
+        lease = await ledger.lease(run_id)
+    if lease is not None and lease.holder is not None and is_running(lease.holder):
+        os.kill(lease.holder.pid, signal.SIGTERM)
+
+
 async def advance_run(sender: Sender, run_id: str, environ: Mapping[str, str], path: str | None = None) -> None:
     """Let a call begin in a run that goes step by step: the one at `path`, or the next."""
     async with open_ledger(sender.database, environ) as ledger:

@@ -12,6 +12,7 @@ from gert.ecosystem.ledger.folders import make_folder, sync_folder_of
 from gert.errors import TraceError, UsageError
 from gert.kernel.foundation.names import is_safe_name
 
+STATE_DIR: Final = "GERT_STATE_DIR"
 RUNS: Final = "runs"
 TRACE_FILE: Final = "trace.jsonl"
 
@@ -28,8 +29,8 @@ def state_dir(chosen: str | None, project_root: str | None, environ: Mapping[str
     """The state directory: the chosen one, the project's root, or the user's own (XDG)."""
     if chosen:
         return os.path.abspath(chosen)
-    if environ.get("GERT_STATE_DIR"):
-        return os.path.abspath(environ["GERT_STATE_DIR"])
+    if environ.get(STATE_DIR):
+        return os.path.abspath(environ[STATE_DIR])
     if project_root is not None:
         return project_root
     if sys.platform == "win32":

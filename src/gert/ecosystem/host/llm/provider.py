@@ -110,7 +110,8 @@ async def answer_as(
         return _parsed(schema, reply), reply
     from gert.kernel.agent.ports.model import ModelRequest
 
-    async with _port(provider, question, environ) as port:
+    extra: dict[str, object] = {} if question.temperature is None else {"temperature": question.temperature}
+    async with port_of(provider, environ, max_tokens=question.max_tokens, extra_body=extra) as port:
         result = await port.complete(
             ModelRequest(
                 run_id="", model=question.model, prompt=question.prompt, messages=(), output_schema=schema,
@@ -142,20 +143,24 @@ def _parsed(schema: "type[OutputT]", reply: Reply) -> "OutputT":
         ) from None
 
 
-def _port(provider: str, question: Question, environ: Mapping[str, str]) -> "VendorAdapter | RoutingModelPort":
-    """Return the port to a provider; keys come from the environment alone."""
+def port_of(
+    provider: str, environ: Mapping[str, str], *, max_tokens: int | None = None, **settings: Any
+) -> "VendorAdapter | RoutingModelPort":
+    """Return the port to a provider; keys come from the environment alone.
+
+    settings: further settings of its adapter
+    """
     from gert.ecosystem.models.anthropic.adapter import AnthropicAdapter
     from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
     from gert.ecosystem.models.openai.adapter import OpenAIAdapter
     from gert.ecosystem.models.routing import RoutingModelPort
 
-    extra: dict[str, object] = {} if question.temperature is None else {"temperature": question.temperature}
     if "://" in provider:
         key = environ.get(environ.get(API_KEY_ENV, ""), "")
-        return OpenAICompatibleAdapter(provider, api_key=key, max_output_tokens=question.max_tokens, extra_body=extra)
+        return OpenAICompatibleAdapter(provider, api_key=key, max_output_tokens=max_tokens, **settings)
     vendors: dict[str, VendorAdapter] = {
-        "anthropic": AnthropicAdapter(max_output_tokens=question.max_tokens or 8192, extra_body=extra, environ=environ),
-        "openai": OpenAIAdapter(max_output_tokens=question.max_tokens, extra_body=extra, environ=environ),
+        "anthropic": AnthropicAdapter(max_output_tokens=max_tokens or 8192, environ=environ, **settings),
+        "openai": OpenAIAdapter(max_output_tokens=max_tokens, environ=environ, **settings),
     }
     if provider == "auto":
         return RoutingModelPort(ports=vendors, environ=environ)

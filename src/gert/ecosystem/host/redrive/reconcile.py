@@ -50,7 +50,7 @@ def reconcile_calls(
     announced: Iterable[Request[Any]],
     said: Mapping[str, Reconciliation],
     outputs: Sequence[str] = (),
-    knows: Callable[[CallTool], bool] | None = None,
+    knows: Callable[[Call], bool] | None = None,
 ) -> list[Choice]:
     """What becomes of calls that may have happened; InDoubt where only the operator can say.
 
@@ -67,7 +67,7 @@ def reconcile_calls(
     doubtful: list[str] = []
     for ask in calls:
         chosen = said.get(ask.path) or said.get(ask.step_id)
-        is_known = chosen is None and knows is not None and isinstance(ask, CallTool) and knows(ask)
+        is_known = chosen is None and knows is not None and knows(ask)
         if chosen is None and not ask.contract.idempotent and not is_known:
             chosen = said.get(ALL)
             if chosen is None:

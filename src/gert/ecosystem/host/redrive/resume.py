@@ -53,7 +53,7 @@ from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import InputError, IntegrityError, OutputsMissing, UsageError
 from gert.kernel.engine.inputs import PROMPT, GivenInput, InputBinding, ResolvedInputs
-from gert.kernel.engine.requests import AwaitApproval, CallTool, Emit, Request
+from gert.kernel.engine.requests import AwaitApproval, CallExtension, CallTool, Emit, Request
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
 from gert.kernel.events.vocabulary import ApprovalMode, Reconciliation
@@ -247,7 +247,7 @@ def _go_live(
     world: Reconciled,
     options: ResumeOptions,
     is_open: Callable[[Request[Any]], bool] | None,
-    knows: Callable[[CallTool], bool] | None,
+    knows: Callable[[CallTool | CallExtension], bool] | None,
 ) -> Callable[[list[Request[Any]]], None]:
     def go_live(announced: list[Request[Any]]) -> None:
         waited = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]

@@ -38,7 +38,7 @@ from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.ecosystem.host.run.world.worlds import DryRun, Probe, Real, World
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
-from gert.kernel.engine.requests import Emit
+from gert.kernel.engine.requests import CallExtension, CallTool, Emit
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.runbook.documents.steps import ManualStep
@@ -198,7 +198,7 @@ def world_for(
     """The world that answers the run; tools run in the folder `working`."""
     program, options = prepared.program, prepared.options
 
-    callers = Callers(prepared, setup.run_id, inputs, redactor, observers, working)
+    callers = Callers(prepared, setup.run_id, inputs, redactor, observers, working, setup.started)
     runner = _runner(prepared, setup)
     if runner is not None:
         callers.transports[RUNNER] = runner
@@ -234,6 +234,11 @@ def world_for(
 
     tickets = approvals if isinstance(approvals, TicketApprovals) else None
 
+    def knows(ask: CallTool | CallExtension) -> bool:
+        if isinstance(ask, CallExtension):
+            return callers.extensions.is_durable(ask.extension)
+        return runner is not None and runner.knows(ask)
+
     def attach(ledger: Ledger) -> None:
         for each in (tickets, control):
             if each is not None:
@@ -247,7 +252,7 @@ def world_for(
         attach=attach,
         settle=tickets.settle if tickets is not None else None,
         binding=binding,
-        knows=runner.knows if runner is not None else None,
+        knows=knows,
         control=control,
     )
 

@@ -33,7 +33,7 @@ from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
 from gert.kernel.events.runbook import Recent, RunStart, Start
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
 from gert.kernel.foundation.text import has_visible, is_plain
 from gert.kernel.runbook.document import Document
@@ -234,9 +234,9 @@ class Prepared:
         )
 
     def _parent_run(self) -> str | None:
-        """The run whose tool called this gert; the result of a replay does not depend on where it runs."""
+        """The run whose tool, or whose agent, called this gert; the result of a replay does not depend on that."""
         parent = self.environ.get(PARENT_RUN, "")
-        return parent if is_safe_name(parent) and self.options.mode != "replay" else None
+        return parent if is_run_id(parent) and self.options.mode != "replay" else None
 
     def _start(self, inputs: ResolvedInputs, recent: Recent | None, working: str | None) -> Start:
         """How the run is started, as its first event says."""

@@ -23,7 +23,7 @@ from gert.ecosystem.host.run.record.rate_limit import claims_for
 from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.worlds import World
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AwaitApproval, CallTool, Request
+from gert.kernel.engine.requests import AwaitApproval, CallExtension, CallTool, Request
 from gert.kernel.engine.run import RunResult
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.ledger.port import Ledger
@@ -52,7 +52,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
     attach: Callable[[Ledger], object] | None = None
     settle: Callable[[], Awaitable[object]] | None = None
     binding: Binding | None = None
-    knows: Callable[[CallTool], bool] | None = None
+    knows: Callable[[CallTool | CallExtension], bool] | None = None
     control: Control | None = None
 
 

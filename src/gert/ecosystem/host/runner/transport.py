@@ -78,7 +78,30 @@ class RunnerRun(msgspec.Struct, frozen=True, kw_only=True):
 
 def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
     """How the steps of a run call skills; Refused where they could not be called."""
-    project = RunnerProject(
+    run = RunnerRun(
+        run_id=setup.run_id,
+        actor=setup.actor,
+        program=prepared.program,
+        policies=setup.policies,
+        break_glass=setup.break_glass is not None,
+    )
+    transport = RunnerTransport(_project(prepared), run)
+    transport.require_ready(is_real=setup.mode in ("real", "probe"))
+    return transport
+
+
+def skill_transport(prepared: "Prepared", run_id: str) -> "RunnerTransport":
+    """How the tools of an agent run call skills; Refused where they could not be called."""
+    run = RunnerRun(
+        run_id=run_id, actor=prepared.actor, program=prepared.program, policies=tuple(prepared.floor.policies)
+    )
+    transport = RunnerTransport(_project(prepared), run)
+    transport.require_ready(is_real=True)
+    return transport
+
+
+def _project(prepared: "Prepared") -> RunnerProject:
+    return RunnerProject(
         os.path.dirname(os.path.abspath(prepared.options.file)),
         environ=prepared.environ,
         state=prepared.state,
@@ -87,16 +110,6 @@ def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
         workspace=prepared.workspace,
         settings=prepared.settings,
     )
-    run = RunnerRun(
-        run_id=setup.run_id,
-        actor=setup.actor,
-        program=prepared.program,
-        policies=setup.policies,
-        break_glass=setup.break_glass is not None,
-    )
-    transport = RunnerTransport(project, run)
-    transport.require_ready(is_real=setup.mode in ("real", "probe"))
-    return transport
 
 
 class RunnerTransport:

@@ -1,6 +1,7 @@
-"""Extension runners that gert ships: `gert-ext-reduce-vote`, `gert-ext-reduce-merge` and `gert-ext-judge-llm`."""
+"""Extension runners that gert ships: for agents, and for debates: reducers and a judge."""
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,6 +35,21 @@ def judge_llm() -> None:
     run(execute, principal=principal_of(os.environ))
 
 
+def agent() -> None:
+    """Be `gert-ext-agent`: a durable agent works on a step."""
+    from gert.ecosystem.host.agent.agent_step import call_of, execute_agent
+
+    async def execute(step: Step) -> dict[str, Any]:
+        try:
+            call = call_of(step.call)
+            step.child_run_id = call.agent_run_id
+            return await execute_agent(step.inputs, step.vars, step.contract, call, os.environ, _tell)
+        except GertError as problem:
+            raise Failed(_text(problem)) from None
+
+    run(execute, principal={"kind": "agent", "id": "agent"})
+
+
 def _reducer(reduce: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[[Step], dict[str, Any]]:
     def execute(step: Step) -> dict[str, Any]:
         try:
@@ -42,6 +58,11 @@ def _reducer(reduce: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Callable[
             raise Failed(_text(problem)) from None
 
     return execute
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def _text(problem: GertError) -> str:

@@ -39,6 +39,7 @@ class ToolExecutionContext:
 
     idempotency_key: the same for every attempt of one call, and for no other call
     request_event_id: the id of its `tool_requested` event
+    step_key: the key of its step, if it has one
     """
 
     run_id: str
@@ -49,6 +50,7 @@ class ToolExecutionContext:
     schema_version: str
     tenant_capabilities: frozenset[str] = frozenset()
     tenant_budget_usd_limit: float | None = None
+    step_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

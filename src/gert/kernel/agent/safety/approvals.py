@@ -24,13 +24,21 @@ from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.runbook_fold import TICKET
 
 HUMAN: Final = "approval:human"
-CHANGED: Final = "the tool or the demands on an approval have changed"
+CHANGED: Final = "the tool, the place of its program or the demands on an approval have changed"
 
 Standing = Literal["usable", "rejected", "missing"]
 
 
 class _Settled(Exception):
     """Another process has closed the ticket meanwhile."""
+
+
+class ProgramPlace(NamedTuple):
+    """Where the program of a tool is found and would run."""
+
+    program: str
+    folder: str
+    host: str
 
 
 class Asked(NamedTuple):
@@ -57,13 +65,25 @@ class Approvals:
         return self._port
 
     def asked(
-        self, call: Call, gate: ApprovalGatePolicy, key: str, arguments: Any, tool: ToolFingerprint | None
+        self,
+        call: Call,
+        gate: ApprovalGatePolicy,
+        key: str,
+        arguments: Any,
+        tool: ToolFingerprint | None,
+        program: ProgramPlace | None = None,
     ) -> Asked:
-        """Build the request for a call, bound to the tool, its arguments and what an approval must satisfy."""
+        """Build the request for a call, bound to the tool, its arguments and what an approval must satisfy.
+
+        program: where the program of the tool is found; an approval covers no other
+        """
         names = [*gate.approvers]
         contract: dict[str, Any] = {"approval": gate.demands}
         if tool is not None:
             contract |= {"tool_version": tool.tool_version, "schema_version": tool.schema_version}
+        if program is not None:
+            # Part of the hash, unlike in runbooks: an agent that continues on another host asks again.
+            contract["program"] = program._asdict()
         request = ApprovalRequest(
             run_id=call.run_id,
             runbook=f"agent:{call.tenant}",
@@ -85,6 +105,9 @@ class Approvals:
             notify=gate.notify,
             tool_digest=None if tool is None else f"sha256:{tool.schema_hash}",
             run_kind="agent",
+            program=program.program if program is not None else None,
+            folder=program.folder if program is not None else None,
+            host=program.host if program is not None else None,
             extensions={
                 "approval_key": key,
                 "tenant_id": call.tenant,

@@ -1,6 +1,6 @@
 """The middleware that enforces a safety policy on tool calls."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -9,7 +9,7 @@ from gert.kernel.agent.middleware.base import PassThroughMiddleware, PreparedToo
 from gert.kernel.agent.middleware.conditions import Conditions, Refusal
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.replay.run_log import RunLog, refuse_if_blocked
-from gert.kernel.agent.safety.approvals import Approvals, Opening
+from gert.kernel.agent.safety.approvals import Approvals, Opening, ProgramPlace
 from gert.kernel.agent.safety.config import SafetyPolicyConfig
 from gert.kernel.agent.safety.records import Call, decision
 from gert.kernel.agent.safety.review import Denial, Review
@@ -75,6 +75,10 @@ class SafetyPolicyMiddleware(PassThroughMiddleware):
             return None if self._kernel is None else self._kernel.tool_fingerprint(tool_name=tool_name)
         except GertError:
             return None
+
+    async def program(self, call: Call, arguments: Any) -> ProgramPlace | None:
+        """Return where the program of a call is found; functions have none."""
+        return None
 
     # --- the hook
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from gert.errors import PolicyViolationError
 from gert.kernel.agent.middleware.conditions import Guard, Refusal
 from gert.kernel.agent.replay.run_log import RunLog
-from gert.kernel.agent.safety.approvals import Approvals
+from gert.kernel.agent.safety.approvals import Approvals, ProgramPlace
 from gert.kernel.agent.safety.config import ToolSafetyPolicy
 from gert.kernel.agent.safety.records import Call, decision
 from gert.kernel.agent.types.api import TenantContext, ToolFingerprint
@@ -39,6 +39,10 @@ class Office(Protocol):
 
     def fingerprint(self, tool_name: str) -> ToolFingerprint | None:
         """Return the identity of a tool; None if it is not known."""
+        ...
+
+    async def program(self, call: Call, arguments: Any) -> ProgramPlace | None:
+        """Return where the program of a call is found, if it has one."""
         ...
 
 

@@ -175,7 +175,8 @@ async def _ask_people(review: Review, office: Office, gate: ApprovalGatePolicy) 
         reason = "it needs signed approvals, and no key to verify them with is set (GERT_APPROVAL_KEY_…)"
         return review.deny(HUMAN, "approval_unverifiable", reason)
     key = approval_key_of(call, review.semantic_key)
-    asked = approvals.asked(call, gate, key, review.arguments, office.fingerprint(call.tool_name))
+    program = await office.program(call, review.arguments)
+    asked = approvals.asked(call, gate, key, review.arguments, office.fingerprint(call.tool_name), program)
     standing, found = await approvals.standing(asked)
     if standing == "rejected" and found is not None:
         by = f"`{found.record.by}`" if found.record.by else "an approver"

@@ -251,6 +251,7 @@ class ToolCalls:
             schema_version=request.schema_version,
             tenant_capabilities=step.tenant.capabilities,
             tenant_budget_usd_limit=step.tenant.budget_usd_limit,
+            step_key=step.step_key,
         )
 
     async def _execute(self, step: ToolStep, call: RequestedCall) -> ToolExecutionResult:

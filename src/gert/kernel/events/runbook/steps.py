@@ -45,6 +45,7 @@ class StepComplete(Payload, frozen=True, kw_only=True):
     attempts: how often the step was tried, if more than once
     continued: the step failed and `continue_on_fail` let the run continue
     assumed: the outputs are unknown, as in a dry-run
+    child_run_id: the run that the step started, such as that of an agent
     """
 
     type: ClassVar[str] = "step_complete"
@@ -60,6 +61,7 @@ class StepComplete(Payload, frozen=True, kw_only=True):
     attempts: int = 1
     continued: bool = False
     assumed: bool = False
+    child_run_id: str | None = None
 
 
 class StepRetry(Payload, frozen=True, kw_only=True):

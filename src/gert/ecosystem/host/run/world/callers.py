@@ -1,15 +1,17 @@
 """What calls programs for one run: the transports of its tools, its extensions, and the servers that they share."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.machine.platform import platform
 from gert.ecosystem.host.config.settings import secret_variables
+from gert.ecosystem.host.config.state_dir import STATE_DIR
 from gert.ecosystem.host.config.supported import TRANSPORTS, Transport
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.process.environment import PARENT_RUN
+from gert.ecosystem.process.environment import GERT_PREFIX, LEDGER, PARENT_RUN
 from gert.ecosystem.rpc import Servers
 from gert.ecosystem.tools.extension import Extensions
 from gert.ecosystem.tools.server_calls import ServerCalls
@@ -17,6 +19,7 @@ from gert.ecosystem.tools.stdio import ProgramLocation
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.requests import Subject
 from gert.kernel.engine.run import secret_names
+from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.program import Program
 
@@ -28,6 +31,7 @@ class Callers:
     """Calls the programs of a run; only the transports that its tools use are made.
 
     working: the folder programs run in
+    started: the run as its first event says it, for runners of extensions
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Callers:
         redactor: Redactor,
         observers: tuple[Observer, ...],
         working: str,
+        started: RunStart | None = None,
     ) -> None:
         self._program = program = prepared.program
         self._servers = Servers()
@@ -72,13 +77,17 @@ class Callers:
             if name in used
         }
         self.embedded = _embedded(prepared, run_id, inputs, redactor)
+        runners = prepared.runners(working)
+        own = tuple(secret.env for secret in program.runbook.meta.secrets)
         self.extensions = Extensions(
             calls,
-            runners=prepared.runners(working),
+            runners=runners,
             environment=environment,
-            own=tuple(secret.env for secret in program.runbook.meta.secrets),
+            own=own,
             withheld=withheld,
             working=working,
+            own_environment=_own_environment(prepared),
+            call={"run_id": run_id, "folder": runners.folders[0], "secrets": own, **_facts(prepared, started)},
         )
 
     def locate(self, subject: Subject) -> ProgramLocation | None:
@@ -103,6 +112,27 @@ class Callers:
         for transport in self.transports.values():
             await transport.close()
         await self._servers.close()
+
+
+def _own_environment(prepared: Prepared) -> dict[str, str]:
+    """gert's own variables, and where this run is recorded, for a runner that is gert itself."""
+    ours = {name: value for name, value in prepared.environ.items() if name.startswith(GERT_PREFIX)}
+    ledger = prepared.ledger
+    place = ledger.value if isinstance(ledger, Dsn) else os.path.abspath(ledger)
+    return {**ours, STATE_DIR: prepared.state, LEDGER: place}
+
+
+def _facts(prepared: Prepared, started: RunStart | None) -> dict[str, Any]:
+    """What a runner that starts runs of its own has to know: who started this one, and its floor."""
+    if started is None:
+        return {}
+    return {
+        "runbook": started.runbook,
+        "actor": started.actor,
+        "require_signed": started.require_signed or isinstance(prepared.database, Dsn),
+        "by_agent": started.principal is not None,
+        "policies": [os.path.abspath(each) for each in prepared.options.policies],
+    }
 
 
 def _embedded(prepared: Prepared, run_id: str, inputs: ResolvedInputs, redactor: Redactor) -> "dict[str, EmbeddedTool]":
