@@ -13,6 +13,7 @@ async with ArtanaKernel(store=SQLiteStore("runs.db"), model_port=MockModelPort(o
 _PLACES = {
     "gert.ecosystem.tools.functions": ("LocalToolRegistry",),
     "gert.ecosystem.host.agent.tool_pack": ("ToolPack", "tool_pack"),
+    "gert.ecosystem.host.agent.telemetry": ("otel_export",),
     "gert.ecosystem.host.agent.clock": (
         "IntentPlanRecord",
         "KernelEvent",

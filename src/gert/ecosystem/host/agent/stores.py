@@ -13,6 +13,7 @@ import msgspec
 from gert.ecosystem.host.agent.event_listener import EventListener, ObservedLedger, OnEvent
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.errors import InputError, RunError, RunExists, RunNotFound
 from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
@@ -31,6 +32,7 @@ from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.export import RunExport
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import event_id, idempotency_key, seq_of
 from gert.kernel.ledger.record import Batch, Head, RunFilter, Written
@@ -53,8 +55,10 @@ class LedgerStore:
         on_event: OnEvent | None = None,
         keys: Keys | None = None,
         witness: Witness | None = None,
+        export: RunExport | None = None,
     ) -> None:
         ledger.witness = witness
+        ledger.export = export if export is not None else export_for(None, os.environ, _LOG.warning)
         listened = ledger if on_event is None else ObservedLedger(ledger, EventListener(on_event))
         self.ledger = cast("Ledger", listened)
         self._keys = keys if keys is not None else Keys()
@@ -236,10 +240,10 @@ class LedgerStore:
 class InMemoryStore(LedgerStore):
     """A store in memory: a SQLite ledger that lives as long as the store."""
 
-    def __init__(self, *, on_event: OnEvent | None = None, **ledger: Any) -> None:
+    def __init__(self, *, on_event: OnEvent | None = None, export: RunExport | None = None, **ledger: Any) -> None:
         from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 
-        super().__init__(SqliteLedger(":memory:", **ledger), on_event)
+        super().__init__(SqliteLedger(":memory:", **ledger), on_event, export=export)
 
 
 @checks_arguments
@@ -258,6 +262,7 @@ class SQLiteStore(LedgerStore):
         max_retry_attempts: int = 5,
         retry_backoff_seconds: float = 0.02,
         on_event: OnEvent | None = None,
+        export: RunExport | None = None,
         **ledger: Any,
     ) -> None:
         from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
@@ -274,6 +279,7 @@ class SQLiteStore(LedgerStore):
             on_event,
             _keys(key),
             witness,
+            export,
         )
 
 
@@ -291,6 +297,7 @@ class PostgresStore(LedgerStore):
         max_retry_attempts: int = 5,
         retry_backoff_seconds: float = 0.02,
         on_event: OnEvent | None = None,
+        export: RunExport | None = None,
         **ledger: Any,
     ) -> None:
         from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
@@ -311,6 +318,7 @@ class PostgresStore(LedgerStore):
             on_event,
             _keys(key),
             witness,
+            export,
         )
 
 

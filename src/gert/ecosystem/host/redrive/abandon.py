@@ -15,6 +15,7 @@ from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.settings import Settings
 from gert.ecosystem.host.config.state_dir import RunFolder
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.redrive.record import Adopt, Record, find_recorded, load_record, open_driven
@@ -130,6 +131,7 @@ async def _end(
         from gert.ecosystem.host.config.witness import attach_witness  # most runs have no witness
 
         await attach_witness(ledger, record.run_id, database, settings, environ)
+    ledger.export = export_for(settings.telemetry, environ)
     if prepared is not None:
         journal = _journal(record, ledger, environ)
         inputs = record.resolved(dict.fromkeys(record.start.secret_inputs, PLACEHOLDER))

@@ -17,6 +17,7 @@ from gert.ecosystem.host.config.ledger_location import Database, database_for, l
 from gert.ecosystem.host.config.platform import host_name
 from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
 from gert.ecosystem.host.config.supported import require_supported
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.config.variables import resolve
@@ -184,6 +185,7 @@ async def _resume(
             from gert.ecosystem.host.config.witness import attach_witness  # most runs have no witness
 
             await attach_witness(ledger, record.run_id, database, prepared.settings, environ)
+        ledger.export = export_for(prepared.settings.telemetry, environ)
         inputs = await _inputs(prepared, record, options, console)
         redactor = prepared.redactor(inputs)
         setup = record.setup(prepared, inputs)

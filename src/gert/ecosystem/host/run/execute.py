@@ -235,7 +235,7 @@ def world_for(
     tickets = approvals if isinstance(approvals, TicketApprovals) else None
 
     def attach(ledger: Ledger) -> None:
-        for each in (tickets, control):
+        for each in (tickets, control, runner):
             if each is not None:
                 each.attach(ledger)
 
