@@ -9,6 +9,7 @@ from gert.ecosystem.host.agent.kernel import ArtanaKernel as ArtanaKernel
 from gert.ecosystem.host.agent.stores import InMemoryStore as InMemoryStore
 from gert.ecosystem.host.agent.stores import PostgresStore as PostgresStore
 from gert.ecosystem.host.agent.stores import SQLiteStore as SQLiteStore
+from gert.ecosystem.host.agent.telemetry import otel_export as otel_export
 from gert.ecosystem.host.agent.tool_pack import ToolPack as ToolPack
 from gert.ecosystem.host.agent.tool_pack import tool_pack as tool_pack
 from gert.ecosystem.ledger.sqlite.agent_memory import SQLiteExperienceStore as SQLiteExperienceStore
