@@ -23,6 +23,7 @@ class MemoryLedger:
 
     turns = 0
     witness = None
+    export = None
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []

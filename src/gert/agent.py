@@ -14,6 +14,7 @@ _PLACES = {
     "gert.ecosystem.tools.functions": ("LocalToolRegistry",),
     "gert.ecosystem.host.agent.runbook_tool": ("RunbookTool", "runbook_tool"),
     "gert.ecosystem.host.agent.tool_pack": ("ToolPack", "tool_pack"),
+    "gert.ecosystem.host.agent.telemetry": ("otel_export",),
     "gert.ecosystem.host.agent.clock": (
         "IntentPlanRecord",
         "KernelEvent",
@@ -230,6 +231,7 @@ _PLACES = {
         "AcceptanceSpec",
         "ToolGate",
     ),
+    "gert.kernel.agent.loop.governed_functions": ("Function", "governed_functions"),
     "gert.kernel.agent.loop.memory": (
         "InMemoryMemoryStore",
         "MemoryStore",

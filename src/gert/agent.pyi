@@ -11,6 +11,7 @@ from gert.ecosystem.host.agent.runbook_tool import runbook_tool as runbook_tool
 from gert.ecosystem.host.agent.stores import InMemoryStore as InMemoryStore
 from gert.ecosystem.host.agent.stores import PostgresStore as PostgresStore
 from gert.ecosystem.host.agent.stores import SQLiteStore as SQLiteStore
+from gert.ecosystem.host.agent.telemetry import otel_export as otel_export
 from gert.ecosystem.host.agent.tool_pack import ToolPack as ToolPack
 from gert.ecosystem.host.agent.tool_pack import tool_pack as tool_pack
 from gert.ecosystem.ledger.sqlite.agent_memory import SQLiteExperienceStore as SQLiteExperienceStore
@@ -78,6 +79,8 @@ from gert.kernel.agent.loop.experience import ReflectionResult as ReflectionResu
 from gert.kernel.agent.loop.experience import RuleType as RuleType
 from gert.kernel.agent.loop.gates import AcceptanceSpec as AcceptanceSpec
 from gert.kernel.agent.loop.gates import ToolGate as ToolGate
+from gert.kernel.agent.loop.governed_functions import Function as Function
+from gert.kernel.agent.loop.governed_functions import governed_functions as governed_functions
 from gert.kernel.agent.loop.memory import InMemoryMemoryStore as InMemoryMemoryStore
 from gert.kernel.agent.loop.memory import MemoryStore as MemoryStore
 from gert.kernel.agent.loop.runtime import AgentRuntime as AgentRuntime

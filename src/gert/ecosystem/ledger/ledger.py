@@ -22,6 +22,7 @@ from gert.ecosystem.ledger.waiters import Waiters, is_closed
 from gert.errors import Forbidden, TraceError, Unavailable
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.names import is_run_id
+from gert.kernel.ledger.export import RunExport
 from gert.kernel.ledger.head_seal import Sealer
 from gert.kernel.ledger.leases import check_fence, holds, taken_over
 from gert.kernel.ledger.limits import check_expects, check_name, check_run_id, check_tool
@@ -89,6 +90,7 @@ class SqlLedger(ABC):
         self._closing: asyncio.Task[None] | None = None
         self._fences: dict[str, int] = {}
         self.witness: Witness | None = None
+        self.export: RunExport | None = None
 
     # --- implemented by a backend
 
@@ -162,6 +164,8 @@ class SqlLedger(ABC):
             if isinstance(result, Written):
                 context.sealer.wrote(result.batch.head)
                 self._wrote(run_id)
+                if self.export is not None:
+                    self.export.wrote(self, result.batch)
 
         result = await self._change(
             run_id,
@@ -487,6 +491,8 @@ class SqlLedger(ABC):
 
     async def close(self) -> None:
         """Finish pending work, and close."""
+        if self._closing is None and self.export is not None:
+            await self.export.flush()
         if self._closing is None:
             if self._loop is not None and not self._loop.is_closed():
                 self._check_usable()
@@ -497,6 +503,8 @@ class SqlLedger(ABC):
 
     async def _close_all(self) -> None:
         await self._close()
+        if self.export is not None:
+            await self.export.flush()
         if self.witness is not None:
             await self.witness.flush()
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from gert.errors import GertError
+from gert.kernel.ledger.export import RunExport
 from gert.kernel.ledger.record import (
     ANY_RUN,
     MOST_CALLS,
@@ -41,9 +42,11 @@ class Ledger(Protocol):
     A lease that is acquired here is remembered here: whatever appends through this object appends under it.
 
     witness: has every head that is sealed here, outside the ledger; set before the first append
+    export: gets everything that is appended here, once it is durable; set before the first append
     """
 
     witness: Witness | None
+    export: RunExport | None
 
     @property
     def durable(self) -> bool:

@@ -41,7 +41,7 @@ from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.rules import Limits
 from gert.kernel.governance.verdict import Verdict
-from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.runbook.documents.runbook import Runbook
 
 LINK: Final = "runbook_run"

@@ -14,6 +14,7 @@ from gert.ecosystem.host.agent.event_listener import EventListener, ObservedLedg
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.keys.trace_keys import signing_key
 from gert.ecosystem.host.config.ledger_location import Database
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.errors import InputError, RunError, RunExists, RunNotFound
 from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, known_events, to_entry_payload
@@ -31,6 +32,7 @@ from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.build_batch import Entry, build_batch
+from gert.kernel.ledger.export import RunExport
 from gert.kernel.ledger.head_seal import adoption
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import event_id, idempotency_key, seq_of
@@ -58,8 +60,10 @@ class LedgerStore:
         on_event: OnEvent | None = None,
         keys: Keys | None = None,
         witness: Witness | None = None,
+        export: RunExport | None = None,
     ) -> None:
         ledger.witness = witness
+        ledger.export = export if export is not None else export_for(None, os.environ, _LOG.warning)
         listened = ledger if on_event is None else ObservedLedger(ledger, EventListener(on_event))
         self.ledger = cast("Ledger", listened)
         self._keys = keys if keys is not None else Keys()
@@ -241,10 +245,10 @@ class LedgerStore:
 class InMemoryStore(LedgerStore):
     """A store in memory: a SQLite ledger that lives as long as the store."""
 
-    def __init__(self, *, on_event: OnEvent | None = None, **ledger: Any) -> None:
+    def __init__(self, *, on_event: OnEvent | None = None, export: RunExport | None = None, **ledger: Any) -> None:
         from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 
-        super().__init__(SqliteLedger(":memory:", **ledger), on_event)
+        super().__init__(SqliteLedger(":memory:", **ledger), on_event, export=export)
 
 
 @checks_arguments
@@ -263,6 +267,7 @@ class SQLiteStore(LedgerStore):
         max_retry_attempts: int = 5,
         retry_backoff_seconds: float = 0.02,
         on_event: OnEvent | None = None,
+        export: RunExport | None = None,
         **ledger: Any,
     ) -> None:
         from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
@@ -280,6 +285,7 @@ class SQLiteStore(LedgerStore):
             on_event,
             _keys(key),
             witness,
+            export,
         )
 
 
@@ -297,6 +303,7 @@ class PostgresStore(LedgerStore):
         max_retry_attempts: int = 5,
         retry_backoff_seconds: float = 0.02,
         on_event: OnEvent | None = None,
+        export: RunExport | None = None,
         **ledger: Any,
     ) -> None:
         from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
@@ -319,6 +326,7 @@ class PostgresStore(LedgerStore):
             on_event,
             _keys(key),
             witness,
+            export,
         )
 
 

@@ -16,6 +16,7 @@ from msgspec import field
 from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.config.machine.platform import facts_for
 from gert.ecosystem.host.config.providers import Provider, providers_in
+from gert.ecosystem.host.config.telemetry import secret_headers
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.process.own_process import protect_secrets
 from gert.errors import DocumentError, UsageError
@@ -23,7 +24,7 @@ from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.runbook.document import load
-from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config
+from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config, TelemetryBlock
 from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.runner import RunnerBlock, VaultBlock
 from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
@@ -59,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     providers: Mapping[str, Provider] = field(default_factory=dict)
     approvals: ApprovalsBlock | None = None
+    telemetry: TelemetryBlock | None = None
     webhook_hosts: tuple[str, ...] = ()
     mcp_http_hosts: tuple[str, ...] = ()
     outer_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -111,6 +113,7 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
     """
     for provider in settings.providers.values():
         yield from provider.block.variables
+    yield from secret_headers(settings.telemetry, os.environ)
     texts = [text for text in _addresses(settings, meta.on_outcome) if text is not None and "${" in text]
     if texts:
         from gert.ecosystem.notify.addresses import secret_references  # most runs have no notices
@@ -196,6 +199,7 @@ def _under(inner: Settings, outer: Settings, hosts: Mapping[str, tuple[str, ...]
         inner,
         witness=inner.witness or outer.witness,
         witness_required=inner.witness_required or outer.witness_required,
+        telemetry=inner.telemetry or outer.telemetry,
         policies=tuple(dict.fromkeys((*outer.policies, *inner.policies))),
         groups={**outer.groups, **inner.groups},
         group_files={**outer.group_files, **inner.group_files},
@@ -240,6 +244,7 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **providers_in(file, stronger)},
+        telemetry=stronger.telemetry or weaker.telemetry,
         approvals=_merged(weaker.approvals, _placed(stronger.approvals, folder)),
         webhook_hosts=(*weaker.webhook_hosts, *stronger.webhook_hosts),
         mcp_http_hosts=(*weaker.mcp_http_hosts, *stronger.mcp_http_hosts),

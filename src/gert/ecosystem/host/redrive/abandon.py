@@ -17,6 +17,7 @@ from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.settings import Settings
 from gert.ecosystem.host.config.state_dir import RunFolder
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.redrive.record import Adopt, Record, find_recorded, load_record, open_driven
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, Then, approval_check, redrive
 from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
@@ -130,6 +131,7 @@ async def _end(
         from gert.ecosystem.host.config.witness import attach_witness  # most runs have no witness
 
         await attach_witness(ledger, record.run_id, database, settings, environ)
+    ledger.export = export_for(settings.telemetry, environ)
     if prepared is not None:
         journal = _journal(record, ledger, environ)
         inputs = record.resolved(dict.fromkeys(record.start.secret_inputs, PLACEHOLDER))

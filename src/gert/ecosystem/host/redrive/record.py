@@ -15,6 +15,7 @@ from gert.ecosystem.host.config.ledger_location import (
     open_ledger,
 )
 from gert.ecosystem.host.config.state_dir import RunFolder
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.record.journal import RecordedAnswer, read_answers
@@ -59,6 +60,8 @@ async def open_record(held: AsyncExitStack, prepared: Prepared, setup: Setup) ->
         sync, environ = prepared.options.sync, prepared.environ
         ledger = await open_driven(held, setup.run_id, prepared.ledger, environ, sync=sync)
         ledger.witness = prepared.witness
+        if setup.mode in ("real", "probe"):
+            ledger.export = export_for(prepared.settings.telemetry, environ)
         if path is None and prepared.database is None:
             folder = RunFolder(prepared.state, setup.run_id)
             folder.create()

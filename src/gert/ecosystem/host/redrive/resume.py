@@ -20,6 +20,7 @@ from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
 from gert.ecosystem.host.config.supported import require_supported
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.embedding.ports import Parts
@@ -184,6 +185,7 @@ async def _resume(
             from gert.ecosystem.host.config.witness import attach_witness  # most runs have no witness
 
             await attach_witness(ledger, record.run_id, database, prepared.settings, environ)
+        ledger.export = export_for(prepared.settings.telemetry, environ)
         inputs = await _inputs(prepared, record, options, console)
         redactor = prepared.redactor(inputs)
         setup = record.setup(prepared, inputs)

@@ -240,7 +240,7 @@ def world_for(
         return runner is not None and runner.knows(ask)
 
     def attach(ledger: Ledger) -> None:
-        for each in (tickets, control):
+        for each in (tickets, control, runner):
             if each is not None:
                 each.attach(ledger)
 

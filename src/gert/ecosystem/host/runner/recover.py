@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from gert.ecosystem.host.config.ledger_location import open_ledger
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.run.record.lease import hold_lease
 from gert.ecosystem.host.runner.plan_files import PLAN_SUFFIX, PLANS, load_authorization, load_plan
 from gert.ecosystem.host.runner.plan_state import PlanState, state_in, state_of
@@ -73,7 +74,9 @@ async def recover(
 async def _ledger(project: RunnerProject, held: AsyncExitStack, *, look_only: bool) -> Ledger | None:
     if isinstance(project.database, str) and not os.path.exists(project.database):
         return None
-    return await held.enter_async_context(open_ledger(project.database, project.environ, read_only=look_only))
+    ledger = await held.enter_async_context(open_ledger(project.database, project.environ, read_only=look_only))
+    ledger.export = None if look_only else export_for(project.settings.telemetry, project.environ)
+    return ledger
 
 
 def _stored(state: str) -> Iterable[str]:

@@ -3,12 +3,15 @@
 There is no other way to a skill's secret: runbook steps, `gert runner run` and agents' tools all come through here.
 """
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
 from gert.ecosystem.host.config.keys.plan_keys import plan_signing_key
+from gert.ecosystem.host.config.ledger_location import open_ledger
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.runner.dispatch import Dispatched, dispatch
 from gert.ecosystem.host.runner.plan_files import store_plan, write_authorization
 from gert.ecosystem.host.runner.plan_state import state_of
@@ -91,6 +94,17 @@ async def execute_plan(
     write_authorization(file, authorize(plan, grant, plan_signing_key(project.environ), datetime.now(UTC)))
     ended = await dispatch(project, plan, file, mark=mark)
     return await result_of(project, plan, ended)
+
+
+async def export_execution(project: RunnerProject, plan_id: str) -> str | None:
+    """Export an execution that a runner has recorded; return why that failed. The runner itself exports nothing."""
+    export = export_for(project.settings.telemetry, project.environ)
+    if export is None or (isinstance(project.database, str) and not os.path.exists(project.database)):
+        return None
+    async with open_ledger(project.database, {}, read_only=True) as ledger:
+        export.recorded(ledger, plan_id)
+        await export.flush()
+    return export.problem
 
 
 async def result_of(project: RunnerProject, plan: Plan, ended: Dispatched) -> SkillResult:

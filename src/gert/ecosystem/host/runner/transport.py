@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.governance.decide import decide
 from gert.kernel.governance.rules import Policy
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.ledger.port import Ledger
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 from gert.kernel.runner.authorization import Grant, authorize
@@ -122,6 +123,13 @@ class RunnerTransport:
         # The same day whenever the run is driven again: the paths of artifacts are part of what was approved.
         self._day = "-".join(match.groups()) if match is not None else datetime.now(UTC).strftime("%Y-%m-%d")
         self._attempts: dict[str, int] = {}
+        self._recorded: Callable[[str], None] = lambda _: None
+
+    def attach(self, ledger: Ledger) -> None:
+        """Export executions together with the run, which is recorded in the same ledger."""
+        export = ledger.export
+        if export is not None:
+            self._recorded = lambda plan_id: export.recorded(ledger, plan_id)
 
     def require_ready(self, *, is_real: bool) -> None:
         """Refuse a run whose skills could not be called, before its first step (DECISIONS 73).
@@ -208,7 +216,10 @@ class RunnerTransport:
             if known.state == "running":
                 raise in_doubt(plan, known.state)
             if known.state == "unspent":
-                return _result(await execute_plan(self._project, plan, grant, (self._run.run_id, ask.key)))
+                try:
+                    return _result(await execute_plan(self._project, plan, grant, (self._run.run_id, ask.key)))
+                finally:
+                    self._recorded(plan.plan_id)
             # The outcome of this attempt is unknown, and the call is made again all the same: as another plan, which
             # no approval covers yet.
             attempt = self._attempts[call] = attempt + 1

@@ -73,6 +73,15 @@ class LedgerBlock(Model):
     witness_required: bool = optional(BOOL, "stop a run whose witness cannot be written", default=False)
 
 
+class TelemetryBlock(Model):
+    """Export of runs to OpenTelemetry; `OTEL_EXPORTER_OTLP_*` say where to."""
+
+    export: bool = optional(BOOL, "export runs as spans and metrics; GERT_OTEL overrides it", default=False)
+    capture_content: bool = optional(
+        BOOL, "also export prompts, answers, arguments, results and messages of errors", default=False
+    )
+
+
 # Loopback only: a public address must be given when the server is started, not in a file.
 LOOPBACK_ADDRESS: Final = r"^(localhost|127\.0\.0\.1|\[::1\]):[1-9][0-9]{0,4}$"
 BASE_URL: Final = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$))[^?#]*$"
@@ -143,6 +152,7 @@ class Config(Model):
     groups: dict[str, tuple[str, ...]] = optional(GROUPS, "people by group, for `group:` in rules", default={})
     traces: TracesBlock | None = optional(Nested(TracesBlock), "where traces are written")
     ledger: LedgerBlock | None = optional(Nested(LedgerBlock), "how the ledger is witnessed")
+    telemetry: TelemetryBlock | None = optional(Nested(TelemetryBlock), "export of runs to OpenTelemetry")
     on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to notify, by outcome category")
     webhook_hosts: tuple[str, ...] = optional(
         ListOf(Word("a host such as `hooks.example.com` or `127.0.0.1:8080`", pattern=HOST)),

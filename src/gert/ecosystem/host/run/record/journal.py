@@ -216,9 +216,11 @@ class Journal:
             self._written_at = time.monotonic()
 
     async def flush(self) -> None:
-        """Make what the witness has durable: the run has ended, or waits."""
+        """Make what the witness has durable, and export the rest: the run has ended, or waits."""
         if self._ledger is not None and self._ledger.witness is not None:
             await self._ledger.witness.flush()
+        if self._ledger is not None and self._ledger.export is not None:
+            await self._ledger.export.flush()
 
     def close(self) -> None:
         """Complete the mirror, and write no more output of running steps."""
@@ -229,9 +231,9 @@ class Journal:
 
     @property
     def problem(self) -> str | None:
-        """Why the mirror or the witness is not complete, if it is not."""
-        witness = self._ledger.witness if self._ledger is not None else None
-        found = (each.problem for each in (self._mirror, witness) if each is not None)
+        """Why the mirror, the witness or what was exported is not complete, if it is not."""
+        beside = (self._ledger.witness, self._ledger.export) if self._ledger is not None else ()
+        found = (each.problem for each in (self._mirror, *beside) if each is not None)
         return "; ".join(problem for problem in found if problem is not None) or None
 
     # --- appending

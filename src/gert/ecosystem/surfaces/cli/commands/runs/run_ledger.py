@@ -9,12 +9,14 @@ import click
 
 from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
+from gert.ecosystem.host.runs.export_spans import send_spans, spans_as_json
 from gert.ecosystem.host.runs.verify_ledger import Demands, Verified, check_ledger
 from gert.ecosystem.surfaces.cli.commands.runs.trace import write_out
 from gert.ecosystem.surfaces.cli.options import ledger_options, named_run, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.run_text import COLOURS
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
+from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
 
 
@@ -156,15 +158,47 @@ def artifacts(run_id: str, state_dir: str | None, db: str | None, dsn: str | Non
 
 @click.command(name="export", epilog="Example: gert run export 20260228-1430 --output run.jsonl")
 @click.option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("jsonl", "otlp")),
+    default="jsonl",
+    show_default=True,
+    help="Events as they were recorded, or spans as OTLP/JSON.",
+)
+@click.option("--send", is_flag=True, help="With `--format otlp`: send them to OTEL_EXPORTER_OTLP_ENDPOINT.")
+@click.option("--capture-content", is_flag=True, help="With `--format otlp`: include prompts, arguments and results.")
 @run_argument
 def export(
-    run_id: str, output: str | None, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool
+    run_id: str,
+    output: str | None,
+    form: str,
+    send: bool,
+    capture_content: bool,
+    state_dir: str | None,
+    db: str | None,
+    dsn: str | None,
+    as_json: bool,
 ) -> int:
-    """Export the JSONL of a run, byte for byte as recorded, with or without --json."""
+    """Export a run: its JSONL byte for byte as it was recorded, or its spans for OpenTelemetry.
+
+    Spans have the same ids whenever they are exported; what has not ended is exported as far as it is known. They need
+    the extra `otel`.
+    """
+    if form != "otlp" and (send or capture_content):
+        raise UsageError("`--send` and `--capture-content` need `--format otlp`")
+    if send and output is not None:
+        raise UsageError("expected `--send` or `--output`, found both", hint="leave one of them out")
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
         with closing(runs.reader.lines(found)) as lines:
-            write_out((line + b"\n" for line in lines), output)
+            if form == "jsonl":
+                write_out((line + b"\n" for line in lines), output)
+            elif send:
+                sent = send_spans(lines, captures=capture_content)
+                print_json({"run_id": found, "spans": sent}) if as_json else print_line(f"sent {plural(sent, 'span')}")
+            else:
+                write_out(spans_as_json(lines, captures=capture_content), output)
     return 0
 
 

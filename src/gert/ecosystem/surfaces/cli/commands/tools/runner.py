@@ -14,7 +14,7 @@ from gert.ecosystem.host.runner.doctor import Diagnosis, diagnose
 from gert.ecosystem.host.runner.plan_files import load_authorization, load_plan
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.host.runner.recover import Recovered, recover
-from gert.ecosystem.host.runner.skill_call import result_of
+from gert.ecosystem.host.runner.skill_call import export_execution, result_of
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import ledger_options, open_project, project_options
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_pair, print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD, value_text
@@ -46,7 +46,12 @@ def run(file: str, as_json: bool, **place: Any) -> int:
     load_authorization(file)
 
     async def execute() -> Any:
-        return await result_of(project, plan, await dispatch(project, plan, os.path.abspath(file)))
+        try:
+            return await result_of(project, plan, await dispatch(project, plan, os.path.abspath(file)))
+        finally:
+            problem = await export_execution(project, plan.plan_id)
+            if problem is not None:
+                print_error(problem)
 
     result = asyncio.run(execute())
     if result.record is None:
