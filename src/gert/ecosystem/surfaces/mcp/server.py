@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import EmptyResult, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
@@ -58,24 +59,32 @@ def build_server(
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    return Server(
-        "gert",
-        version=version_line().removeprefix("gert "),
-        title="gert: governed execution",
-        instructions=INSTRUCTIONS,
-        lifespan=lifespan,
-        get_tool_input_schema=tools.schema,
-        on_list_tools=tools.list,
-        on_call_tool=tools.call,
-        on_list_resources=resources.list,
-        on_list_resource_templates=resources.templates,
-        on_read_resource=resources.read,
-        on_subscribe_resource=resources.subscribe,
-        on_unsubscribe_resource=resources.unsubscribe,
-        on_subscriptions_listen=on_listen,
-        on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt,
+    return protect(
+        Server(
+            "gert",
+            version=version_line().removeprefix("gert "),
+            title="gert: governed execution",
+            instructions=INSTRUCTIONS,
+            lifespan=lifespan,
+            get_tool_input_schema=tools.schema,
+            on_list_tools=tools.list,
+            on_call_tool=tools.call,
+            on_list_resources=resources.list,
+            on_list_resource_templates=resources.templates,
+            on_read_resource=resources.read,
+            on_subscribe_resource=resources.subscribe,
+            on_unsubscribe_resource=resources.unsubscribe,
+            on_subscriptions_listen=on_listen,
+            on_list_prompts=list_prompts,
+            on_get_prompt=get_prompt,
+        )
     )
+
+
+def protect(server: Server[Any]) -> Server[Any]:
+    """Seal what a client has to send back with an answer: it fits one request, one subject, and some minutes."""
+    server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
+    return server
 
 
 def _subscribed(params: SubscriptionsListenRequestParams) -> list[str]:

@@ -135,7 +135,8 @@ class Tools:
                 )
             answer = answered if isinstance(answered, ElicitResult) else None
         elif _can_elicit(ctx):
-            answer = await ctx.session.elicit_form(form.message, form.requested_schema)
+            # On the stream of this very request: another one may not be open, and the question would be lost.
+            answer = await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
         if answer is None or answer.action != "accept" or not answer.content:
             named = ", ".join(f"`{name}`" for name in missing)
             raise Refused("invalid_inputs", f"no value for {named}", field="vars", hint="pass them in `vars`")
