@@ -194,7 +194,7 @@ async def by_capability(ctx: Context, params: CallToolRequestParams) -> Answer:
 async def needs_sampling(ctx: Context, params: CallToolRequestParams) -> Answer:
     able = ctx.session.client_capabilities
     if able is None or able.sampling is None:
-        needed = {"requiredCapabilities": {"sampling": {}}}
+        needed: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "the client cannot sample", needed)
     return result(text("sampled"))
 

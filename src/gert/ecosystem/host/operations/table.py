@@ -1,7 +1,8 @@
 """The table of operations: name, parameters, what it does, and whether it changes anything."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -21,7 +22,7 @@ class Operation(NamedTuple):
 
     name: str
     params: type[msgspec.Struct]
-    call: Callable[..., Awaitable[dict[str, Any]]]
+    call: Callable[..., Awaitable[Any]]
     writes: bool = False
     destructive: bool = False
     repeats: bool = True
@@ -41,6 +42,11 @@ class Operation(NamedTuple):
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of its parameters."""
         return schema_for(self.params)
+
+    @property
+    def output_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its result: that of the type which its function returns."""
+        return schema_for(get_type_hints(self.call)["return"], closed=False)
 
 
 _ROWS: Final = (
@@ -73,24 +79,33 @@ EDITOR_OPERATIONS: Final[Mapping[str, Operation]] = {**OPERATIONS, **{row.name: 
 """Operations of a person's editor: those, and what only a person may do."""
 
 
-def schema_for(params: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON Schema of a parameter class, without references: several clients cannot follow them."""
-    (reference,), definitions = msgspec.json.schema_components([params])
-    found: dict[str, Any] = dict(definitions[reference["$ref"].rpartition("/")[2]])
+@cache
+def schema_for(kind: type[Any], *, closed: bool = True) -> dict[str, Any]:
+    """The JSON Schema of a class, without references: several clients cannot follow them."""
+    (reference,), definitions = msgspec.json.schema_components([kind])
+    found: dict[str, Any] = _inlined(reference, definitions)
     found.pop("title", None)
     found.pop("description", None)
-    found["additionalProperties"] = False
-    found["properties"] = {name: _plain(each) for name, each in found["properties"].items()}
+    if closed:
+        found["additionalProperties"] = False
     return found
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A property that may be left out, without the `null` that stands for leaving it out."""
-    options = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
-    if len(options) != 1:
+def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """A schema with its definitions in place, and without the `null` that stands for leaving something out."""
+    if isinstance(schema, list):
+        return [_inlined(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
         return schema
-    rest = {name: value for name, value in schema.items() if name != "anyOf" and (name, value) != ("default", None)}
-    return {**options[0], **rest}
+    if "$ref" in schema:
+        return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    found = {name: _inlined(each, definitions) for name, each in schema.items()}
+    if found.get("type") == "object":
+        found.pop("title", None)
+    options = [each for each in found.get("anyOf", ()) if each.get("type") != "null"]
+    if len(options) != 1 or found.get("default", found) is not None:
+        return found
+    return {**options[0], **{name: value for name, value in found.items() if name not in ("anyOf", "default")}}
 
 
 def read_params(operation: Operation, arguments: Mapping[str, Any]) -> Any:
@@ -103,7 +118,7 @@ def read_params(operation: Operation, arguments: Mapping[str, Any]) -> Any:
         raise Refused("invalid_arguments", message[:1].lower() + message[1:], field=field) from None
 
 
-async def perform(operation: Operation, access: Access, arguments: Mapping[str, Any], **extra: Any) -> dict[str, Any]:
+async def perform(operation: Operation, access: Access, arguments: Mapping[str, Any], **extra: Any) -> Any:
     """Perform an operation; every deliberate error becomes a refusal with a code."""
     said = read_params(operation, arguments)
     try:

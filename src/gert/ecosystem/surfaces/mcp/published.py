@@ -8,8 +8,8 @@ import msgspec
 from mcp_types import Tool, ToolAnnotations
 
 from gert.ecosystem.host.operations.access import Access, Refused
+from gert.ecosystem.host.operations.table import OPERATIONS
 from gert.ecosystem.host.policy.explain_runbook import Explained, explain_file
-from gert.ecosystem.surfaces.mcp.results import OUTPUT_SCHEMA
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.text import plain_line
 from gert.kernel.governance.parameter_schema import parameter_schema
@@ -55,7 +55,7 @@ def _tool(explained: Explained) -> Tool:
         title=plain_line(meta.name, 80),
         description=f"{about} {_ABOUT}",
         input_schema=input_schema(meta.inputs),
-        output_schema=OUTPUT_SCHEMA,
+        output_schema=OPERATIONS["exec"].output_schema,
         annotations=_annotations(explained),
     )
 

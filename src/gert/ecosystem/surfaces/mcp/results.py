@@ -7,7 +7,6 @@ from mcp_types import CallToolResult, TextContent
 
 from gert.ecosystem.host.operations.access import Refused
 
-OUTPUT_SCHEMA: Final[dict[str, Any]] = {"type": "object", "additionalProperties": True}
 MOST_BYTES: Final = 80_000
 """Clients refuse results above about 25,000 tokens."""
 # Characters that show nothing: instructions can hide in them.

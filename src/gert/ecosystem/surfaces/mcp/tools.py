@@ -25,7 +25,7 @@ from gert.ecosystem.host.operations.run_status import Progress
 from gert.ecosystem.host.operations.runs import Exec, missing_inputs
 from gert.ecosystem.host.operations.table import OPERATIONS, Operation, perform, read_params
 from gert.ecosystem.surfaces.mcp.published import Published
-from gert.ecosystem.surfaces.mcp.results import OUTPUT_SCHEMA, refusal, result_of
+from gert.ecosystem.surfaces.mcp.results import refusal, result_of
 from gert.kernel.governance.parameter_schema import parameter_schema
 
 PREFIX: Final = "gert_"
@@ -43,7 +43,7 @@ def tool_of(operation: Operation) -> Tool:
         title=operation.title,
         description=operation.description,
         input_schema=operation.input_schema,
-        output_schema=OUTPUT_SCHEMA,
+        output_schema=operation.output_schema,
         annotations=ToolAnnotations(
             read_only_hint=not operation.writes,
             destructive_hint=operation.destructive,
