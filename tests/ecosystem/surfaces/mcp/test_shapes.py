@@ -106,7 +106,8 @@ def gert(served: Served, *words: str) -> Any:
 
 def rows(name: str) -> Any:
     """The schema of the rows that an operation lists."""
-    [listed] = [each for each in EDITOR_OPERATIONS[name].output_schema["properties"].values() if "items" in each]
+    keys = EDITOR_OPERATIONS[name].output_schema["properties"]
+    [listed] = [each for key, each in keys.items() if "items" in each and key != "untrusted"]
     return listed["items"]
 
 

@@ -77,8 +77,13 @@ def _new_file(access: Access, path: str) -> str:
 
 
 def _validate(access: Access, path: str, text: str | None) -> Validation:
-    workspace = access.workspace()
-    checked = [workspace.check(path, source=text.encode())] if text is not None else list(workspace.check_all([path]))
+    if text is None:
+        checked = [each for each in access.workspace().check_all([path]) if access.reaches(each.file)]
+    else:
+        # What an agent writes must not make gert look at files outside, whose words findings would quote.
+        checked = [access.workspace(closed=access.caller is not None).check(path, source=text.encode())]
+        if access.caller is not None and checked[0].document.kind in ("project", "config"):
+            raise Refused("invalid_arguments", "an agent cannot validate the text of a configuration", field="text")
     counted = Counter(finding.severity for each in checked for finding in each.findings)
     return validation_of(
         checked, counted, valid=not counted[Severity.ERROR], shown=access.shown, most=min(MOST_LISTED, MOST_FINDINGS)
@@ -112,7 +117,7 @@ def _runbook_row(access: Access, listed: Listed) -> RunbookRow:
     if isinstance(model, Runbook):
         row["description"] = one_line(model.meta.description or "", _LONGEST)
         row["inputs"] = _inputs(model)
-        row["allowed"] = access.allow is None or listed.file in access.allow
+        row["allowed"] = access.may_start(listed.file)
     return row
 
 
@@ -231,7 +236,8 @@ def _test(access: Access, path: str, scenario: str | None) -> TestReport:
         policies=access.policies,
         timeout=_TEST_SECONDS,
     )
-    groups = groups_of(find_scenarios([path]))
+    found = [each for each in find_scenarios([path]) if all(map(access.reaches, (each.scenario, each.test)))]
+    groups = groups_of(found)
     tested = [each for each in run_groups(groups, options, access.environ) if isinstance(each, Tested)]
     report = report_of(tested, time.perf_counter() - started)
     report["tests"] = [_test_row(access, each) for each in report["tests"][:MOST_LISTED]]

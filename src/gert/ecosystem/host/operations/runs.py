@@ -20,9 +20,11 @@ from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, merged
+from gert.ecosystem.host.scenarios.folders import scenarios_of
 from gert.ecosystem.host.shapes import OutputLine, RunDocument, RunLogPage
 from gert.errors import Busy, InDoubt, InputError, OutputsMissing, TraceError, UsageError
 from gert.kernel.engine.inputs import GivenInput
+from gert.kernel.foundation.text import one_line
 from gert.kernel.runbook.documents.runbook import Runbook
 
 MOST_WAIT: Final = 20
@@ -51,7 +53,7 @@ class Exec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     )
     mode: Annotated[
         Literal["real", "dry-run", "replay"],
-        Meta(description="`dry-run` calls no tool and lists every outcome that can be reached."),
+        Meta(description="`dry-run` calls no tool but previews, and lists every outcome that can be reached."),
     ] = "real"
     scenario: Annotated[str | None, Meta(description="The scenario that answers, with `replay`.")] = None
     request_id: (
@@ -64,8 +66,9 @@ class Exec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 async def exec_(access: Access, said: Exec, on_progress: OnProgress = no_progress) -> RunDocument:
     """Start the run and return a handle; approvals are given by people elsewhere, never through this call."""
     file = access.runbook(said.path)
-    if said.mode == "real":
-        access.require_allowed(file)
+    access.require_allowed(file)  # a dry run, too, resolves inputs and makes previews
+    if said.scenario is not None:
+        _require_scenario(access, file, said.scenario)
     options = RunOptions(
         file=file,
         given=_given(access, file, said.vars),
@@ -88,6 +91,13 @@ async def exec_(access: Access, said: Exec, on_progress: OnProgress = no_progres
     except UsageError as problem:
         raise Refused("invalid_call", problem.message, hint=problem.hint) from None
     return await _status(access, launched.run_id, said.wait_seconds, on_progress)
+
+
+def _require_scenario(access: Access, file: str, name: str) -> None:
+    """Refuse a scenario that is not one of the runbook, or leads out of the folder that is served."""
+    found = next((each for each in scenarios_of(file) if each.name == name), None)
+    if found is None or not all(map(access.reaches, (found.scenario, found.test))):
+        raise Refused("invalid_call", f"the runbook has no scenario `{one_line(name, 80)}`", field="scenario")
 
 
 def _given(access: Access, file: str, values: Mapping[str, Any]) -> dict[str, GivenInput]:
@@ -265,6 +275,7 @@ async def resume(access: Access, said: Resume, on_progress: OnProgress = no_prog
         entry = await asyncio.to_thread(_entry, access, runs, said.run_id)
     if entry.started_with is not None:
         access.require_allowed(entry.started_with.file)
+    _require_own(entry, access)
     options = ResumeOptions(
         run_id=entry.run_id,
         state_dir=access.place.state if access.db is None and access.dsn is None else None,
@@ -297,8 +308,7 @@ async def cancel(access: Access, said: Cancel) -> RunDocument:
     access.require_run_id(said.run_id)
     with await asyncio.to_thread(_open, access) as runs:
         entry = await asyncio.to_thread(_entry, access, runs, said.run_id)
-    if access.caller is not None and not _is_own(entry, access):
-        raise Refused("not_yours", f"run `{entry.run_id}` was started by another principal", field="run_id")
+    _require_own(entry, access)
     sender = Sender(database=access.database, by=access.caller.id if access.caller is not None else None)
     try:
         await cancel_run(sender, entry.run_id, access.environ, said.reason)
@@ -307,6 +317,8 @@ async def cancel(access: Access, said: Cancel) -> RunDocument:
     return await _status(access, entry.run_id, 5, no_progress)
 
 
-def _is_own(entry: Entry, access: Access) -> bool:
+def _require_own(entry: Entry, access: Access) -> None:
+    """Refuse a run of another principal: it has other policies than those which bind this caller."""
     started: Any = entry.start.payload if entry.start is not None else None
-    return started is not None and started.principal == access.caller
+    if access.caller is not None and (started is None or started.principal != access.caller):
+        raise Refused("not_yours", f"run `{entry.run_id}` was started by another principal", field="run_id")
