@@ -5,9 +5,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gert.ecosystem.surfaces.serve.service import reference
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 from gert.kernel.runbook.validate.catalogue import PHASES, RULES
-from scripts import agent_stub, behavior_index, compatibility_doc, events_doc, payload_models, reference_doc
+from scripts import (
+    agent_stub,
+    behavior_index,
+    compatibility_doc,
+    events_doc,
+    operations_doc,
+    payload_models,
+    reference_doc,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,6 +31,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs" / "decisions" / "README.md", "\n".join(_decisions()) + "\n"
     yield ROOT / "docs" / "events.md", events_doc.page()
     yield ROOT / "docs" / "reference.md", reference_doc.page()
+    yield ROOT / "docs" / "operations.md", operations_doc.page()
+    yield ROOT / "docs" / "schemas" / "operations.json", json.dumps(reference(), indent=1) + "\n"
     yield ROOT / "docs" / "kernel_behavior_index.json", behavior_index.page()
     yield ROOT / "docs" / "compatibility_matrix.md", compatibility_doc.page()
 

@@ -280,7 +280,7 @@ class TestExplain:
         assert main(["explain", self.RUNBOOK, "--json"]) == 0
         steps = {step["step"]: step for step in json.loads(capsys.readouterr().out)["steps"]}
         delete = steps["delete_pod"]
-        assert (delete["risk"], delete["decision"]) == ("critical", "require-approval")
+        assert (delete["risk_level"], delete["decision"]) == ("critical", "require-approval")
         assert delete["rule"].startswith("runbook rule ")
         assert delete["contract"]["writes"] == ["pods"]
 

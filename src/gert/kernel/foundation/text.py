@@ -74,6 +74,25 @@ def is_plain(text: str) -> bool:
     return text.isprintable() and _BLANK.isdisjoint(text) and bool(text.strip())
 
 
+class _Shown(dict[int, int | None]):
+    """What becomes of each character: itself, or nothing where a person would not see it."""
+
+    def __missing__(self, code: int) -> int | None:
+        character = chr(code)
+        is_seen = character.isprintable() or character.isspace()
+        self[code] = code if is_seen and character not in _BLANK and character not in _BREAKS else None
+        return self[code]
+
+
+_BREAKS: Final = frozenset("\x0b\x0c\x1c\x1d\x1e\x1f\x85\u2028\u2029")
+_SHOWN: Final = _Shown()
+
+
+def without_invisible(text: str) -> str:
+    """Remove what a person would not see, line breaks and spaces excepted: instructions can hide in it."""
+    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
+
+
 def has_visible(text: str) -> bool:
     """Return whether any character of a text is visible."""
     return any(is_plain(character) for character in text)

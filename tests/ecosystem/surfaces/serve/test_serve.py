@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from tests.ecosystem.surfaces.mcp.conftest import LONG, QUICK, TOOL, WRITES
 
-from gert.ecosystem.surfaces.serve.service import NOTIFICATIONS, reference
+from gert.ecosystem.host.operations.table import EDITOR_OPERATIONS
+from gert.ecosystem.surfaces.serve.messages import NOTIFICATIONS
+from gert.ecosystem.surfaces.serve.service import OWN, reference
 
 
 class Editor:
@@ -190,7 +192,8 @@ def test_it_ends_when_the_editor_is_gone_and_prints_nothing_else(root: Path) -> 
 
 def test_every_method_and_notification_is_described() -> None:
     found = reference()
-    assert found["notifications"] == NOTIFICATIONS
-    for name, each in found["methods"].items():
+    assert found["notifications"].keys() == NOTIFICATIONS.keys()
+    assert found["methods"].keys() == {*OWN, *(f"gert/{name}" for name in EDITOR_OPERATIONS)}
+    for name, each in (*found["methods"].items(), *found["notifications"].items()):
         assert each["description"], name
         assert each["params"]["type"] == "object"

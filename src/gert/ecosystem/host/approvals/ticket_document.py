@@ -1,9 +1,12 @@
 """A ticket as machines read it, in the names of the specifications (ecosystem-v0 §4); secrets are masked."""
 
+import shlex
 from datetime import datetime, timedelta
 from typing import Any
 
 from gert.ecosystem.approvals.tickets import Received, TicketView
+from gert.ecosystem.host.approvals.respond import Given
+from gert.ecosystem.host.shapes import AnsweredTicket
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.governance.approval import ApprovalRequest
@@ -85,4 +88,28 @@ def _response(view: TicketView, received: Received) -> dict[str, Any]:
         "received": received.received_at,
         "objection": received.objection,
         "counted": received.counts,
+    }
+
+
+def resume_command(view: TicketView, words: str) -> str:
+    """The command that resumes a run which does not wait by itself; `words` name its ledger."""
+    return f"{shlex.join(['gert', 'resume', view.run_id])}{words}"
+
+
+def answered_document(given: Given, approved: bool, words: str | None) -> AnsweredTicket:
+    """What became of an answer; `words` name the ledger of its run, None where it is not known here."""
+    answered, view = given.answered, given.answered.view
+    is_received = answered.objection is None
+    is_next = is_received and words is not None and (answered.is_decided or given.is_unverified)
+    return {
+        "ticket_id": view.id,
+        "run_id": view.run_id,
+        "approved": approved,
+        "received": is_received,
+        "objection": answered.objection,
+        "status": view.status,
+        "approvals": view.approvals,
+        "min_approvers": view.needed,
+        "resume": resume_command(view, words or "") if is_next else None,
+        "signature_checked_here": not given.is_unverified,
     }

@@ -29,6 +29,8 @@ MODULE: Final = "gert.ecosystem.host.background"
 REPORT: Final = 64 * 1024
 """Bytes that the report of a driver process may have."""
 _HEX: Final = 24
+_GIVEN: Final = {"mcp", "api", "cli"}
+"""Sources of inputs that a caller gave."""
 _MOST_REQUEST: Final = 200
 _BETWEEN: Final = 0.1
 _ATTEMPTS: Final = 300
@@ -164,6 +166,9 @@ def _is_same(options: RunOptions, started: RunStart) -> bool:
     """Whether a run was started with these options; inputs are compared as far as they are on record."""
     start = started.start
     if start is None or start.file != os.path.abspath(options.file):
+        return False
+    sources = {given.source for given in options.given.values()} | _GIVEN
+    if {name for name, source in started.input_sources.items() if source in sources} != options.given.keys():
         return False
     public = {name: given.value for name, given in options.given.items() if name not in start.secret_inputs}
     return all(name in started.inputs and str(started.inputs[name]) == str(value) for name, value in public.items())

@@ -44,10 +44,14 @@ class Workspace:
     """Loads and validates files, reading each project and tool once.
 
     stored: documents of a resumed run, by path; they replace files that no longer exist
+    within: a real folder; tools outside of it are not found, for a text that a stranger wrote
     """
 
-    def __init__(self, working: str | None = None, stored: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self, working: str | None = None, stored: Mapping[str, bytes] | None = None, within: str | None = None
+    ) -> None:
         self.working = working or os.getcwd()
+        self._within = within
         self._stored = stored or {}
         self._roots: dict[str, tuple[str, ...]] = {}
         self._configs: dict[str, Checked] = {}
@@ -242,9 +246,13 @@ class Workspace:
             if file is None or self._shown(file) in searched:
                 continue
             searched.append(self._shown(file))
-            if is_file(file) or self._is_stored(file):
+            if self._is_open(file) and (is_file(file) or self._is_stored(file)):
                 return ToolLookup(entry, tuple(searched), self._shown(file), self._tool(file))
         return ToolLookup(entry, tuple(searched))
+
+    def _is_open(self, file: str) -> bool:
+        """Whether a file may be looked at."""
+        return self._within is None or os.path.realpath(file).startswith(self._within.rstrip(os.sep) + os.sep)
 
     def _tool(self, file: str) -> Document:
         if file not in self._tools:

@@ -90,9 +90,13 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         """The ledger of its runs."""
         return self.place.ledger
 
-    def workspace(self) -> Workspace:
-        """Loads and validates documents, relative to the root."""
-        return Workspace(self.root)
+    def workspace(self, *, closed: bool = False) -> Workspace:
+        """Loads and validates documents, relative to the root; `closed` finds no tool outside of it."""
+        return Workspace(self.root, within=self.root if closed else None)
+
+    def reaches(self, path: str) -> bool:
+        """Whether a path leads to something below the root, links included."""
+        return self.contains(os.path.realpath(path))
 
     def file(self, path: str, field: str = "path") -> str:
         """The real path of a file below the root; refused outside of it, also behind links."""
@@ -148,10 +152,14 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         if self.read_only:
             raise Refused("read_only", "this server only reads", hint="it was started with --read-only")
 
+    def may_start(self, runbook: str) -> bool:
+        """Whether --allow names a runbook, or names none."""
+        return self.allow is None or runbook in self.allow
+
     def require_allowed(self, runbook: str) -> None:
         """Refuse a runbook that the caller may not start."""
         self.require_write()
-        if self.allow is not None and runbook not in self.allow:
+        if not self.may_start(runbook):
             raise Refused(
                 "not_allowed",
                 f"the runbook `{self.shown(runbook)}` may not be started here",

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +32,7 @@ class Catalogue:
     def __init__(self, root: str) -> None:
         self._root = root
         self._known: dict[str, tuple[tuple[int, int], Listed | None]] = {}
+        self._lock = Lock()  # operations look in threads
 
     def runbooks(self) -> list[Listed]:
         """The runbooks, by path."""
@@ -50,10 +52,15 @@ class Catalogue:
 
     def fingerprint(self) -> frozenset[tuple[str, int, int]]:
         """What changes when a document is added, removed or changed."""
-        list(self._scan())
-        return frozenset((file, *stamp) for file, (stamp, listed) in self._known.items() if listed is not None)
+        with self._lock:
+            list(self._look())
+            return frozenset((file, *stamp) for file, (stamp, listed) in self._known.items() if listed is not None)
 
-    def _scan(self) -> Iterator[Listed]:
+    def _scan(self) -> list[Listed]:
+        with self._lock:
+            return list(self._look())
+
+    def _look(self) -> Iterator[Listed]:
         seen = set()
         for file in yaml_files(self._root):
             if f"{os.sep}{SCENARIOS}{os.sep}" in file:

@@ -3,17 +3,35 @@
 import asyncio
 import time
 from collections import Counter
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NotRequired, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.catalogue import Listed
-from gert.ecosystem.host.policy.explain_runbook import explain_file
+from gert.ecosystem.host.operations.validation import validation_of
+from gert.ecosystem.host.policy.explain_runbook import ExplainedStep, explain_file
 from gert.ecosystem.host.scenarios.folders import find_scenarios
-from gert.ecosystem.host.scenarios.suite import SuiteOptions, Tested, groups_of, run_groups
+from gert.ecosystem.host.scenarios.suite import SuiteOptions, Tested, groups_of, report_of, run_groups
+from gert.ecosystem.host.shapes import (
+    ExplainedRunbook,
+    ExplainedStepDocument,
+    RunbookPage,
+    RunbookRow,
+    SchemaDocument,
+    StepRow,
+    TestReport,
+    TestRow,
+    ToolActionRow,
+    ToolPage,
+    ToolRow,
+    Validation,
+)
+from gert.ecosystem.host.tools.find_tools import ToolAction, actions_of
 from gert.kernel.foundation.text import one_line
+from gert.kernel.governance.risk import assess
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.finding import Severity
@@ -23,6 +41,10 @@ MOST_LISTED: Final = 200
 MOST_FINDINGS: Final = 200
 _LONGEST: Final = 300
 _TEST_SECONDS: Final = 60.0
+_CURSOR: Final = 10
+"""Digits that a cursor may have."""
+
+Row = TypeVar("Row")
 
 RunbookPath = Annotated[str, Meta(description="A runbook: its path below the served folder, or its name.")]
 Cursor = Annotated[str | None, Meta(description="The `next_cursor` of the page before.")]
@@ -35,7 +57,7 @@ class Validate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     text: Annotated[str | None, Meta(description="Validate this text as if it were in the file.")] = None
 
 
-async def validate(access: Access, said: Validate) -> dict[str, Any]:
+async def validate(access: Access, said: Validate) -> Validation:
     """Every finding with rule, severity, line and column; nothing is executed."""
     path = access.file(said.path) if said.text is None else _new_file(access, said.path)
     return await asyncio.to_thread(_validate, access, path, said.text)
@@ -54,24 +76,18 @@ def _new_file(access: Access, path: str) -> str:
         raise
 
 
-def _validate(access: Access, path: str, text: str | None) -> dict[str, Any]:
-    workspace = access.workspace()
-    checked = [workspace.check(path, source=text.encode())] if text is not None else list(workspace.check_all([path]))
+def _validate(access: Access, path: str, text: str | None) -> Validation:
+    if text is None:
+        checked = [each for each in access.workspace().check_all([path]) if access.reaches(each.file)]
+    else:
+        # What an agent writes must not make gert look at files outside, whose words findings would quote.
+        checked = [access.workspace(closed=access.caller is not None).check(path, source=text.encode())]
+        if access.caller is not None and checked[0].document.kind in ("project", "config"):
+            raise Refused("invalid_arguments", "an agent cannot validate the text of a configuration", field="text")
     counted = Counter(finding.severity for each in checked for finding in each.findings)
-    files = [
-        {
-            "file": access.shown(each.file),
-            "kind": each.document.kind,
-            "valid": each.document.is_sound,
-            "findings": [finding.as_json() for finding in each.findings[:MOST_FINDINGS]],
-        }
-        for each in checked[:MOST_LISTED]
-    ]
-    return {
-        "valid": not counted[Severity.ERROR],
-        "files": files,
-        "summary": {f"{severity.word}s": counted[severity] for severity in reversed(Severity)},
-    }
+    return validation_of(
+        checked, counted, valid=not counted[Severity.ERROR], shown=access.shown, most=min(MOST_LISTED, MOST_FINDINGS)
+    )
 
 
 class ListRunbooks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,28 +100,29 @@ class ListRunbooks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = 50
 
 
-async def list_runbooks(access: Access, said: ListRunbooks) -> dict[str, Any]:
+async def list_runbooks(access: Access, said: ListRunbooks) -> RunbookPage:
     """Name, path, description and inputs of each runbook, a page at a time."""
     rows = [_runbook_row(access, each) for each in await asyncio.to_thread(access.catalogue.runbooks)]
     if said.filter:
         wanted = said.filter.casefold()
         fields = ("name", "path", "description")
         rows = [row for row in rows if any(wanted in str(row.get(name, "")).casefold() for name in fields)]
-    return page("runbooks", rows, said.cursor, said.limit)
+    found, marks = page(rows, said.cursor, said.limit)
+    return {"runbooks": found, **marks}
 
 
-def _runbook_row(access: Access, listed: Listed) -> dict[str, Any]:
+def _runbook_row(access: Access, listed: Listed) -> RunbookRow:
     model = listed.model
-    row: dict[str, Any] = {"name": listed.name, "path": access.shown(listed.file)}
-    if not isinstance(model, Runbook):
-        return {**row, "valid": False}
-    meta = model.meta
-    return {
-        **row,
-        "description": one_line(meta.description or "", _LONGEST),
-        "inputs": {name: block.parameter().summary() for name, block in meta.inputs.items()},
-        "allowed": access.allow is None or listed.file in access.allow,
-    }
+    row: RunbookRow = {"name": listed.name, "path": access.shown(listed.file), "valid": isinstance(model, Runbook)}
+    if isinstance(model, Runbook):
+        row["description"] = one_line(model.meta.description or "", _LONGEST)
+        row["inputs"] = _inputs(model)
+        row["allowed"] = access.may_start(listed.file)
+    return row
+
+
+def _inputs(model: Runbook) -> Any:
+    return {name: block.parameter().summary() for name, block in model.meta.inputs.items()}
 
 
 class ListTools(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,27 +133,30 @@ class ListTools(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = 50
 
 
-async def list_tools(access: Access, said: ListTools) -> dict[str, Any]:
+async def list_tools(access: Access, said: ListTools) -> ToolPage:
     """Name, path, transport and actions of each tool definition, a page at a time."""
     folder = access.file(said.dir, "dir") if said.dir else None
     found = await asyncio.to_thread(access.catalogue.tools, folder)
-    rows = [
-        {
-            "name": each.name,
-            "path": access.shown(each.file),
-            **(
-                {
-                    "description": one_line(each.model.meta.description or "", _LONGEST),
-                    "transport": each.model.meta.transport,
-                    "actions": list(each.model.actions),
-                }
-                if isinstance(each.model, Tool)
-                else {"valid": False}
-            ),
-        }
-        for each in found
-    ]
-    return page("tools", rows, said.cursor, said.limit)
+    shown, marks = page(found, said.cursor, said.limit)
+    return {"tools": [_tool_row(access, each) for each in shown], **marks}
+
+
+def _tool_row(access: Access, listed: Listed) -> ToolRow:
+    """A tool as it is listed: without contracts, which `step_contract` shows."""
+    model = listed.model
+    row: ToolRow = {"file": access.shown(listed.file), "name": listed.name, "valid": False, "actions": []}
+    if isinstance(model, Tool):
+        row["valid"], row["transport"] = True, model.meta.transport
+        row["description"] = one_line(model.meta.description or "", _LONGEST)
+        row["actions"] = [_action_row(each) for each in actions_of(model)]
+    return row
+
+
+def _action_row(action: ToolAction) -> ToolActionRow:
+    row: ToolActionRow = {"name": action.name, "risk_level": assess(action.contract).risk.word}
+    if action.block.description:
+        row["description"] = one_line(action.block.description, _LONGEST)
+    return row
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,7 +165,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     type: Annotated[str, Meta(description=f"One of {', '.join(SCHEMA_NAMES)}.")] = "runbook"
 
 
-async def schema(access: Access, said: Schema) -> dict[str, Any]:
+async def schema(access: Access, said: Schema) -> SchemaDocument:
     """The JSON Schema (Draft 2020-12) that `gert validate` uses."""
     if said.type not in SCHEMA_NAMES:
         known = ", ".join(SCHEMA_NAMES)
@@ -160,10 +180,12 @@ class StepContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     step_id: Annotated[str, Meta(description="The id of a step.")]
 
 
-async def step_contract(access: Access, said: StepContract) -> dict[str, Any]:
+async def step_contract(access: Access, said: StepContract) -> ExplainedStepDocument:
     """Contract, risk and decision of one step, with every rule that was considered."""
     found = await asyncio.to_thread(explain_file, access.runbook(said.path), said.step_id, access.policies)
-    return {"runbook": found.program.runbook.meta.name, **found.steps[0].as_json()}
+    step: Any = found.steps[0].as_json() | {"runbook_name": found.program.runbook.meta.name}
+    document: ExplainedStepDocument = step
+    return document
 
 
 class Explain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -172,30 +194,25 @@ class Explain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     path: RunbookPath
 
 
-async def explain(access: Access, said: Explain) -> dict[str, Any]:
+async def explain(access: Access, said: Explain) -> ExplainedRunbook:
     """Each step with its effects, risk and decision (allow, require-approval or deny)."""
     found = await asyncio.to_thread(explain_file, access.runbook(said.path), None, access.policies)
-    steps = [
-        {
-            "step": each.name,
-            "type": each.step.type,
-            "target": each.target,
-            "effects": None if each.contract.effects is None else sorted(each.contract.effects),
-            "writes": sorted(each.contract.writes),
-            "risk_level": each.explanation.risk.word,
-            "decision": each.explanation.decision.verdict.word,
-            "rule": each.explanation.decision.rule,
-        }
-        for each in found.steps
-    ]
-    meta = found.program.runbook.meta
+    model = found.program.runbook
     return {
-        "runbook": meta.name,
-        "description": meta.description,
-        "inputs": {name: block.parameter().summary() for name, block in meta.inputs.items()},
-        "steps": steps,
+        "runbook_name": model.meta.name,
+        "description": model.meta.description,
+        "inputs": _inputs(model),
+        "steps": [_step_row(each) for each in found.steps],
         "crossings": [msgspec.to_builtins(each) for each in found.crossings],
     }
+
+
+def _step_row(explained: ExplainedStep) -> StepRow:
+    """A step without the rules that did not decide, and without its inputs and outputs."""
+    full: Any = explained.as_json() | {"contract": explained.contract.summary()}
+    row: StepRow = full
+    row.pop("considered", None)
+    return row
 
 
 class Test(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -205,13 +222,13 @@ class Test(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     scenario: Annotated[str | None, Meta(description="Only scenarios with this name; `*` is a wildcard.")] = None
 
 
-async def test(access: Access, said: Test) -> dict[str, Any]:
+async def test(access: Access, said: Test) -> TestReport:
     """Replay scenarios and compare; no tool is called."""
     path = access.runbook(said.path) if said.path.endswith((".yaml", ".yml")) else access.file(said.path)
     return await asyncio.to_thread(_test, access, path, said.scenario)
 
 
-def _test(access: Access, path: str, scenario: str | None) -> dict[str, Any]:
+def _test(access: Access, path: str, scenario: str | None) -> TestReport:
     started = time.perf_counter()
     options = SuiteOptions(
         named=(path,),
@@ -219,39 +236,37 @@ def _test(access: Access, path: str, scenario: str | None) -> dict[str, Any]:
         policies=access.policies,
         timeout=_TEST_SECONDS,
     )
-    groups = groups_of(find_scenarios([path]))
+    found = [each for each in find_scenarios([path]) if all(map(access.reaches, (each.scenario, each.test)))]
+    groups = groups_of(found)
     tested = [each for each in run_groups(groups, options, access.environ) if isinstance(each, Tested)]
-    counted = Counter(each.verdict for each in tested)
-    return {
-        "passed": counted["passed"],
-        "failed": counted["failed"],
-        "errors": counted["error"],
-        "skipped": counted["skipped"],
-        "seconds": round(time.perf_counter() - started, 3),
-        "tests": [_tested(access, each) for each in tested[:MOST_LISTED]],
-    }
+    report = report_of(tested, time.perf_counter() - started)
+    report["tests"] = [_test_row(access, each) for each in report["tests"][:MOST_LISTED]]
+    return report
 
 
-def _tested(access: Access, each: Tested) -> dict[str, Any]:
-    said: dict[str, Any] = msgspec.to_builtins(each, enc_hook=str)
-    del said["updates"]
-    return {**said, "runbook": access.shown(each.runbook) if each.runbook else "", "folder": access.shown(each.folder)}
+def _test_row(access: Access, row: TestRow) -> TestRow:
+    row.pop("updates", None)
+    runbook = access.shown(row["runbook"]) if row["runbook"] else ""
+    return {**row, "runbook": runbook, "folder": access.shown(row["folder"])}
 
 
 # --- pages
 
 
-def page(name: str, rows: list[dict[str, Any]], cursor: str | None, limit: int) -> dict[str, Any]:
+class Marks(TypedDict):
+    """Where a page stands in its list."""
+
+    total: int
+    next_cursor: NotRequired[str]
+
+
+def page(rows: Sequence[Row], cursor: str | None, limit: int) -> tuple[list[Row], Marks]:
     """A page of rows; the cursor is the number of rows before it."""
-    try:
-        start = int(cursor) if cursor else 0
-    except ValueError:
-        start = -1
-    if not 0 <= start <= len(rows):
+    start = int(cursor) if cursor and cursor.isascii() and cursor.isdigit() and len(cursor) < _CURSOR else 0
+    if (cursor and str(start) != cursor) or start > len(rows):
         raise Refused("invalid_cursor", "the cursor is not one of this list", field="cursor")
     end = min(start + limit, len(rows))
-    return {
-        name: rows[start:end],
-        "total": len(rows),
-        **({"next_cursor": str(end)} if end < len(rows) else {}),
-    }
+    marks: Marks = {"total": len(rows)}
+    if end < len(rows):
+        marks["next_cursor"] = str(end)
+    return list(rows[start:end]), marks

@@ -8,15 +8,24 @@ import msgspec
 from msgspec import Meta, field
 
 from gert.ecosystem.host.approvals.respond import Verdict, respond
-from gert.ecosystem.host.approvals.ticket_document import ticket_document
+from gert.ecosystem.host.approvals.ticket_document import answered_document, ticket_document
 from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
 from gert.ecosystem.host.background.messages import Sender, advance_run, give_evidence
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.documents import RunbookPath
 from gert.ecosystem.host.operations.runs import MOST_LINES, RunId
-from gert.ecosystem.host.runs.entry import STATUSES, Entry
+from gert.ecosystem.host.runs.entry import STATUSES
 from gert.ecosystem.host.runs.listing import Runs
-from gert.kernel.events.envelope import format_timestamp
+from gert.ecosystem.host.runs.row import run_row
+from gert.ecosystem.host.shapes import (
+    AnsweredTicket,
+    EventPage,
+    InputList,
+    RunList,
+    RunRow,
+    Sent,
+    TicketList,
+)
 from gert.kernel.runbook.documents.runbook import Runbook
 
 MOST_EVENTS: Final = 1000
@@ -29,40 +38,22 @@ class ListRuns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
 
 
-async def list_runs(access: Access, said: ListRuns) -> dict[str, Any]:
+async def list_runs(access: Access, said: ListRuns) -> RunList:
     """Id, runbook, start, actor, status and outcome of each run."""
     if said.status is not None and said.status not in STATUSES:
         raise Refused("unknown_status", f"no status `{said.status}`", field="status", hint=", ".join(STATUSES))
     return {"runs": await asyncio.to_thread(_runs, access, said)}
 
 
-def _runs(access: Access, said: ListRuns) -> list[dict[str, Any]]:
-    found = []
+def _runs(access: Access, said: ListRuns) -> list[RunRow]:
+    found: list[RunRow] = []
     with Runs(access.place) as runs:
         for entry in runs.newest():
             if said.status is None or entry.is_of(said.status):
-                found.append(_row(entry))
+                found.append(run_row(entry))
             if len(found) == said.limit:
                 break
     return found
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    head = entry.head.runbook
-    outcome = head.outcome if head is not None else None
-    return {
-        "run_id": entry.run_id,
-        "kind": entry.kind,
-        "status": entry.status,
-        "runbook_name": head.runbook if head is not None else None,
-        "mode": head.mode if head is not None else None,
-        "actor": head.actor if head is not None else None,
-        "started": format_timestamp(entry.started) if entry.started is not None else None,
-        "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
-        "failure": head.failure if head is not None else None,
-        "events": entry.events,
-        "tickets": [view.id for view in entry.tickets],
-    }
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,7 +64,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limit: Annotated[int, Meta(ge=1, le=MOST_EVENTS)] = MOST_LINES
 
 
-async def events(access: Access, said: Events) -> dict[str, Any]:
+async def events(access: Access, said: Events) -> EventPage:
     """Events in order, numbered by the ledger: an editor that reconnects asks for those it has not seen."""
     access.require_run_id(said.run_id)
     lines, total = await asyncio.to_thread(_events, access, said)
@@ -94,7 +85,7 @@ class ListApprovals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     all: Annotated[bool, Meta(description="Also closed ones.")] = False
 
 
-async def list_approvals(access: Access, said: ListApprovals) -> dict[str, Any]:
+async def list_approvals(access: Access, said: ListApprovals) -> TicketList:
     """Open tickets with exactly what will run, oldest first."""
     try:
         async with open_tickets(_place(access), access.environ) as tickets:
@@ -102,7 +93,8 @@ async def list_approvals(access: Access, said: ListApprovals) -> dict[str, Any]:
             now = await tickets.time()
     except NoLedger:
         return {"tickets": []}
-    return {"tickets": [ticket_document(view, now) for view in found]}
+    rows: list[Any] = [ticket_document(view, now) for view in found]
+    return {"tickets": rows}
 
 
 class AnswerApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,7 +107,7 @@ class AnswerApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     key: Annotated[str | None, Meta(description="Variable or file of the key to sign with.")] = None
 
 
-async def answer_approval(access: Access, said: AnswerApproval) -> dict[str, Any]:
+async def answer_approval(access: Access, said: AnswerApproval) -> AnsweredTicket:
     """Post the response to the run; the run decides whether it counts."""
     access.require_write()
     verdict = Verdict(
@@ -126,12 +118,7 @@ async def answer_approval(access: Access, said: AnswerApproval) -> dict[str, Any
         key=said.key,
     )
     given = await respond(verdict, _place(access), access.environ)
-    return {
-        "ticket_id": given.answered.view.id,
-        "received": given.answered.objection is None,
-        "objection": given.answered.objection,
-        "decided": given.answered.is_decided,
-    }
+    return answered_document(given, verdict.approved, _place(access).words(access.environ))
 
 
 def _place(access: Access) -> TicketPlace:
@@ -146,12 +133,12 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     key: str | None = None
 
 
-async def advance(access: Access, said: Advance) -> dict[str, Any]:
+async def advance(access: Access, said: Advance) -> Sent:
     """Send the message; the run records it."""
     access.require_write()
     run_id = access.require_run_id(said.run_id)
     await advance_run(Sender(database=access.database, key=said.key), run_id, access.environ, said.path)
-    return {"run_id": run_id, "sent": True}
+    return {"run_id": run_id, "message": "advance", "sent": True}
 
 
 class GiveEvidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,13 +151,13 @@ class GiveEvidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     key: str | None = None
 
 
-async def evidence(access: Access, said: GiveEvidence) -> dict[str, Any]:
+async def evidence(access: Access, said: GiveEvidence) -> Sent:
     """Send it to the run, which checks it and records who gave it."""
     access.require_write()
     run_id = access.require_run_id(said.run_id)
     sender = Sender(database=access.database, key=said.key)
     await give_evidence(sender, run_id, said.path, access.environ, said.evidence, said.reject)
-    return {"run_id": run_id, "sent": True}
+    return {"run_id": run_id, "message": "evidence", "sent": True}
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,12 +166,12 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     path: RunbookPath
 
 
-async def inputs(access: Access, said: Inputs) -> dict[str, Any]:
+async def inputs(access: Access, said: Inputs) -> InputList:
     """Each input with type, limits, default and source; `needed` says that a person has to give it."""
     model = access.workspace().check(access.runbook(said.path)).document.model
     if not isinstance(model, Runbook):
         raise Refused("invalid_runbook", "the runbook is not valid", field="path")
-    found = {}
+    found: dict[str, Any] = {}
     for name, block in model.meta.inputs.items():
         parameter = block.parameter()
         source = block.from_
@@ -194,7 +181,7 @@ async def inputs(access: Access, said: Inputs) -> dict[str, Any]:
             "from": source,
             "needed": parameter.must_be_given and not is_set and source in (None, "prompt"),
         }
-    return {"runbook": model.meta.name, "inputs": found}
+    return {"runbook_name": model.meta.name, "inputs": found}
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.shapes import RunDocument, StepResult, Waiting
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunComplete, StepComplete, StepStart
 from gert.kernel.foundation.text import one_line
@@ -29,7 +30,7 @@ class Progress(msgspec.Struct, frozen=True):
     done: int = 0
     running: tuple[str, ...] = ()
     manual: tuple[str, ...] = ()
-    last: tuple[dict[str, Any], ...] = ()
+    last: tuple[StepResult, ...] = ()
 
 
 class ProgressReader:
@@ -40,7 +41,7 @@ class ProgressReader:
         self._seen = 0
         self._done = 0
         self._running: dict[str, StepStart] = {}
-        self._last: list[dict[str, Any]] = []
+        self._last: list[StepResult] = []
 
     def read(self, entry: Entry) -> Progress:
         """How far the run is now."""
@@ -63,18 +64,18 @@ class ProgressReader:
             self._running.clear()
 
 
-def _step(event: Envelope, said: StepComplete) -> dict[str, Any]:
-    step: dict[str, Any] = {"path": event.path, "step_id": said.step_id, "status": said.status}
+def _step(event: Envelope, said: StepComplete) -> StepResult:
+    step: StepResult = {"path": event.path, "step_id": said.step_id, "status": said.status}
     if said.failure is not None:
         step["failure"] = {"kind": said.failure.kind, "message": one_line(said.failure.message, _LONGEST)}
     return step
 
 
-def status_of(entry: Entry, progress: Progress, *, has_keys: bool) -> dict[str, Any]:
+def status_of(entry: Entry, progress: Progress, *, has_keys: bool) -> RunDocument:
     """The status of a run; waiting and failed are results, not errors."""
     found = entry.head.runbook
     status, waiting = _waiting(entry, progress)
-    said: dict[str, Any] = {
+    said: RunDocument = {
         "run_id": entry.run_id,
         "status": status,
         "runbook_name": found.runbook if found is not None else None,
@@ -90,8 +91,8 @@ def status_of(entry: Entry, progress: Progress, *, has_keys: bool) -> dict[str, 
     if found is not None and found.outcome is not None:
         said["outcome"] = {"category": found.outcome[0], "code": found.outcome[1]}
     if found is not None and found.failure_kind is not None:
-        failure = {"kind": found.failure_kind, "message": one_line(found.failure or "", _LONGEST)}
-        said["failure"] = {**failure, "step": found.failed_step}
+        message = one_line(found.failure or "", _LONGEST)
+        said["failure"] = {"kind": found.failure_kind, "message": message, "step": found.failed_step}
     following = _NEXT.get(status)
     if following is not None:
         said["next"] = {"tool": following, "after_seconds": _AFTER}
@@ -114,7 +115,7 @@ def _bounded(value: Any) -> Any:
     return value if len(text) <= _MOST_TEXT else {"cut": text[:_MOST_TEXT], "characters": len(text)}
 
 
-def _waiting(entry: Entry, progress: Progress) -> tuple[str, dict[str, Any] | None]:
+def _waiting(entry: Entry, progress: Progress) -> tuple[str, Waiting | None]:
     """The status, and what the run waits for where it waits."""
     if entry.tickets:
         ticket = entry.tickets[0]

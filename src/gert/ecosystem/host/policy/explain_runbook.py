@@ -53,11 +53,11 @@ class ExplainedStep(msgspec.Struct, frozen=True):
         verdict = self.explanation.decision
         return {
             "step": self.name,
-            "type": self.step.type,
+            "step_type": self.step.type,
             "target": self.target,
             "path": path_text(self.step.path),
             "contract": self.contract.full(),
-            "risk": self.explanation.risk.word,
+            "risk_level": self.explanation.risk.word,
             "risk_reason": self.explanation.reason,
             **verdict.summary(),
             "rule": verdict.rule,

@@ -4,6 +4,7 @@ import asyncio
 import fnmatch
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find_scenarios, is_archived, load
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
+from gert.ecosystem.host.shapes import TestReport
 from gert.errors import GertError
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.scenario.coverage import Coverage, CoverageReport
@@ -72,6 +74,21 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
     notes: list[str] = field(default_factory=list)
     updates: dict[str, Any] = field(default_factory=dict)
+
+
+def report_of(tests: Sequence[Tested], seconds: float, *, stopped: bool = False) -> TestReport:
+    """The results of scenarios as machines read them."""
+    counted = Counter(each.verdict for each in tests)
+    return {
+        "passed": counted["passed"],
+        "failed": counted["failed"],
+        "errors": counted["error"],
+        "skipped": counted["skipped"],
+        "updated": counted["updated"],
+        "seconds": round(seconds, 3),
+        "stopped": stopped,
+        "tests": msgspec.to_builtins(tests, enc_hook=str),
+    }
 
 
 class Covered(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ class ToolAction(msgspec.Struct, frozen=True):
             "name": self.name,
             **{key: value for key, value in said.items() if value},
             "contract": self.contract.full(),
-            "risk": row.risk.word,
+            "risk_level": row.risk.word,
             "risk_reason": row.reason,
         }
 
@@ -44,6 +44,14 @@ class ToolAction(msgspec.Struct, frozen=True):
         """The method or tool of a server that it calls, or its command."""
         block = self.block
         return block.mcp_tool or block.method or (" ".join(word.source for word in block.argv) if block.argv else None)
+
+
+def actions_of(tool: Tool) -> list[ToolAction]:
+    """The actions of a tool with their contracts."""
+    outer = declared(tool.contract)
+    return [
+        ToolAction(name, action, resolve(outer, declared(action.contract))) for name, action in tool.actions.items()
+    ]
 
 
 class FoundTool(msgspec.Struct, frozen=True):
@@ -66,13 +74,7 @@ class FoundTool(msgspec.Struct, frozen=True):
     @property
     def actions(self) -> list[ToolAction]:
         """The actions with their contracts."""
-        tool = self.tool
-        if tool is None:
-            return []
-        outer = declared(tool.contract)
-        return [
-            ToolAction(name, action, resolve(outer, declared(action.contract))) for name, action in tool.actions.items()
-        ]
+        return [] if self.tool is None else actions_of(self.tool)
 
     def as_json(self) -> dict[str, Any]:
         """The tool as JSON."""

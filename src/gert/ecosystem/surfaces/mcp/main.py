@@ -76,8 +76,10 @@ async def _serve(
     if address is None:
         from mcp.server.stdio import stdio_server
 
+        from gert.ecosystem.host.operations.parent import while_parent_lives
+
         async with stdio_server() as (reading, writing):
-            await server.run(reading, writing, server.create_initialization_options())
+            await while_parent_lives(server.run(reading, writing, server.create_initialization_options()))
         return
     from gert.ecosystem.surfaces.mcp.http import SignedTokens, fixed_tokens, http_app, serve_http
 

@@ -17,6 +17,8 @@ from mcp_types import (
     TextContent,
 )
 
+from gert.kernel.foundation.text import without_invisible
+
 _MOST: Final = 4000
 
 
@@ -94,6 +96,6 @@ async def get_prompt(ctx: ServerRequestContext[Any, Any], params: GetPromptReque
     value = (params.arguments or {}).get(found.argument)
     if not value:
         raise MCPError(code=INVALID_PARAMS, message=f"the prompt needs `{found.argument}`")
-    quoted = "\n".join(f"> {line}" for line in value[:_MOST].splitlines())
+    quoted = "\n".join(f"> {line}" for line in without_invisible(value[:_MOST]).splitlines())
     text = TextContent(type="text", text=found.text.replace("{}", quoted))
     return GetPromptResult(description=found.about, messages=[PromptMessage(role="user", content=text)])

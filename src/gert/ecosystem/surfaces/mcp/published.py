@@ -8,8 +8,9 @@ import msgspec
 from mcp_types import Tool, ToolAnnotations
 
 from gert.ecosystem.host.operations.access import Access, Refused
+from gert.ecosystem.host.operations.table import OPERATIONS
 from gert.ecosystem.host.policy.explain_runbook import Explained, explain_file
-from gert.ecosystem.surfaces.mcp.results import OUTPUT_SCHEMA
+from gert.ecosystem.surfaces.mcp.results import without_hidden
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.text import plain_line
 from gert.kernel.governance.parameter_schema import parameter_schema
@@ -19,6 +20,7 @@ PREFIX: Final = "runbook_"
 _LONGEST: Final = 1500
 _NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _MOST_NAME: Final = 60
+_REQUEST: Final = "request_id"
 _ABOUT: Final = "Runs a governed runbook and returns a handle; a person approves elsewhere where policy asks for it."
 
 
@@ -35,11 +37,16 @@ def publish(access: Access, names: Iterable[str]) -> dict[str, Published]:
     for name in names:
         try:
             file = access.runbook(name)
+            if not access.may_start(file):
+                raise Refused("not_allowed", "--allow does not name it")
             explained = explain_file(file, None, access.policies)
         except Refused as refused:
-            raise UsageError(refused.message, hint=refused.hint) from None
+            raise UsageError(f"`{name}` cannot be published: {refused.message}", hint=refused.hint) from None
         except GertError as problem:
             raise UsageError(f"`{name}` cannot be published: {problem.message}", hint=problem.hint) from None
+        if _REQUEST in explained.program.runbook.meta.inputs:
+            hint = "every published tool has a parameter of that name: rename the input"
+            raise UsageError(f"`{name}` cannot be published: it has an input `{_REQUEST}`", hint=hint)
         tool = _tool(explained)
         if tool.name in found:
             raise UsageError(f"two published runbooks have the tool name `{tool.name}`")
@@ -53,9 +60,9 @@ def _tool(explained: Explained) -> Tool:
     return Tool(
         name=f"{PREFIX}{_NAME.sub('_', meta.name)[:_MOST_NAME]}",
         title=plain_line(meta.name, 80),
-        description=f"{about} {_ABOUT}",
-        input_schema=input_schema(meta.inputs),
-        output_schema=OUTPUT_SCHEMA,
+        description=f"{_ABOUT} Its author describes it as: {about}",
+        input_schema=without_hidden(input_schema(meta.inputs)),
+        output_schema=OPERATIONS["exec"].output_schema,
         annotations=_annotations(explained),
     )
 
@@ -68,7 +75,7 @@ def input_schema(inputs: Mapping[str, InputBlock]) -> dict[str, Any]:
         "type": "object",
         "properties": {
             **{name: parameter_schema(each) for name, each in open_to_callers.items()},
-            "request_id": {"type": "string", "description": "The same id never starts a second run."},
+            _REQUEST: {"type": "string", "description": "The same id never starts a second run."},
         },
         "required": [
             name for name, each in open_to_callers.items() if each.must_be_given and inputs[name].from_ is None

@@ -1,32 +1,19 @@
 """What an operation returns, as an MCP result: structured, and repeated as text for clients that read only text."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 from mcp_types import CallToolResult, TextContent
 
 from gert.ecosystem.host.operations.access import Refused
+from gert.kernel.foundation.text import without_invisible
 
-OUTPUT_SCHEMA: Final[dict[str, Any]] = {"type": "object", "additionalProperties": True}
 MOST_BYTES: Final = 80_000
 """Clients refuse results above about 25,000 tokens."""
-# Characters that show nothing: instructions can hide in them.
-_HIDDEN: Final = dict.fromkeys(
-    (
-        0x00AD,
-        0x034F,
-        0x061C,
-        *range(0x200B, 0x2010),
-        *range(0x202A, 0x202F),
-        *range(0x2060, 0x2070),
-        0xFEFF,
-        *range(0xFE00, 0xFE10),
-        *range(0xE0000, 0xE0FFF + 1),
-    )
-)
 
 
-def result_of(said: dict[str, Any]) -> CallToolResult:
+def result_of(said: Mapping[str, Any]) -> CallToolResult:
     """A result; one that is too large is an error that says how to ask for less."""
     shown = without_hidden(said)
     text = msgspec.json.encode(shown, enc_hook=str).decode()
@@ -45,7 +32,7 @@ def refusal(refused: Refused) -> CallToolResult:
 def without_hidden(value: Any) -> Any:
     """Remove characters that a person would not see, at every depth."""
     if isinstance(value, str):
-        return value if value.isascii() else value.translate(_HIDDEN)
+        return without_invisible(value)
     if isinstance(value, dict):
         return {without_hidden(key): without_hidden(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,5 +1,6 @@
 """The tools of the server: the operations of gert, and runbooks that are published as tools of their own."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -25,13 +26,16 @@ from gert.ecosystem.host.operations.run_status import Progress
 from gert.ecosystem.host.operations.runs import Exec, missing_inputs
 from gert.ecosystem.host.operations.table import OPERATIONS, Operation, perform, read_params
 from gert.ecosystem.surfaces.mcp.published import Published
-from gert.ecosystem.surfaces.mcp.results import OUTPUT_SCHEMA, refusal, result_of
+from gert.ecosystem.surfaces.mcp.results import refusal, result_of, without_hidden
+from gert.kernel.foundation.text import plain_line
 from gert.kernel.governance.parameter_schema import parameter_schema
 
 PREFIX: Final = "gert_"
 ALIASES: Final = {f"gert/{name.replace('_', '-')}": f"{PREFIX}{name}" for name in OPERATIONS}
 """The documented names; several clients accept no slash (DECISIONS 45)."""
 _FORM: Final = "inputs"
+MOST_CALLS: Final = 32
+"""Calls of one caller that are performed at the same time."""
 
 Context = ServerRequestContext[Any, Any]
 
@@ -43,7 +47,7 @@ def tool_of(operation: Operation) -> Tool:
         title=operation.title,
         description=operation.description,
         input_schema=operation.input_schema,
-        output_schema=OUTPUT_SCHEMA,
+        output_schema=operation.output_schema,
         annotations=ToolAnnotations(
             read_only_hint=not operation.writes,
             destructive_hint=operation.destructive,
@@ -71,6 +75,7 @@ class Tools:
         self._offered = {
             f"{PREFIX}{name}": operation for name, operation in OPERATIONS.items() if toolset is None or name in toolset
         }
+        self._calls: Counter[str] = Counter()
 
     async def list(self, ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         """The tools that this caller is offered: a read-only server offers none that writes."""
@@ -96,9 +101,13 @@ class Tools:
             name, arguments = f"{PREFIX}exec", _exec_arguments(published, arguments)
         operation = self._offered.get(ALIASES.get(name, name)) or (OPERATIONS["exec"] if published else None)
         if operation is None:
-            raise MCPError(code=INVALID_PARAMS, message=f"unknown tool `{params.name[:80]}`")
+            raise MCPError(code=INVALID_PARAMS, message=f"unknown tool `{plain_line(params.name, 80)}`")
         access = self._access(ctx)
+        caller = access.caller.id if access.caller is not None else ""
+        self._calls[caller] += 1
         try:
+            if self._calls[caller] > MOST_CALLS:
+                raise Refused("busy", f"more than {MOST_CALLS} calls at once", retryable=True)
             if operation.writes:
                 access.require_write()
             if operation.name == "exec":
@@ -109,6 +118,10 @@ class Tools:
             return result_of(await perform(operation, access, arguments, on_progress=_reporter(ctx)))
         except Refused as refused:
             return refusal(refused)
+        finally:
+            self._calls[caller] -= 1
+            if not self._calls[caller]:
+                del self._calls[caller]
 
     async def _elicit(
         self, ctx: Context, params: CallToolRequestParams, access: Access, arguments: Mapping[str, Any]
@@ -119,10 +132,10 @@ class Tools:
         if not missing:
             return arguments
         form = ElicitRequestFormParams(
-            message=f"`{said.path}` needs {len(missing)} more input(s)",
+            message=f"`{plain_line(access.shown(access.runbook(said.path)), 200)}` needs {len(missing)} more input(s)",
             requested_schema={
                 "type": "object",
-                "properties": {name: _field(each) for name, each in missing.items()},
+                "properties": {name: without_hidden(_field(each)) for name, each in missing.items()},
                 "required": list(missing),
             },
         )
@@ -135,7 +148,8 @@ class Tools:
                 )
             answer = answered if isinstance(answered, ElicitResult) else None
         elif _can_elicit(ctx):
-            answer = await ctx.session.elicit_form(form.message, form.requested_schema)
+            # On the stream of this very request: another one may not be open, and the question would be lost.
+            answer = await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
         if answer is None or answer.action != "accept" or not answer.content:
             named = ", ".join(f"`{name}`" for name in missing)
             raise Refused("invalid_inputs", f"no value for {named}", field="vars", hint="pass them in `vars`")

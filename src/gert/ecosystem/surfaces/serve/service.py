@@ -5,8 +5,8 @@ sent only for a token that the client sent.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
@@ -15,11 +15,27 @@ from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.editor import Watch, stamp, watched
 from gert.ecosystem.host.operations.run_status import Progress
 from gert.ecosystem.host.operations.table import EDITOR_OPERATIONS, Operation, perform, schema_for
+from gert.ecosystem.host.shapes import Finding
 from gert.ecosystem.rpc.messages import INVALID_PARAMS, INVALID_REQUEST
 from gert.ecosystem.rpc.peer import Peer
+from gert.ecosystem.surfaces.serve.messages import (
+    NOTIFICATIONS,
+    PROTOCOL,
+    Done,
+    Follow,
+    Following,
+    Initialize,
+    Initialized,
+    Nothing,
+    Reference,
+    Unfollow,
+    Unfollowed,
+    Unwatch,
+    Unwatched,
+    Watching,
+)
 from gert.errors import RpcFault
 
-PROTOCOL: Final = "1"
 PREFIX: Final = "gert/"
 REFUSED: Final = -32000
 OVERLOADED: Final = -32001
@@ -29,20 +45,6 @@ MOST_CALLS: Final = 32
 _LOOK: Final = 0.3
 _FOLLOW_PAGE: Final = 500
 _GOES_ON: Final = ("running", "waiting_for_person", "waiting_for_approval")
-
-NOTIFICATIONS: Final = {
-    "gert/event": "An event of a run that the client follows: `run_id`, `event`.",
-    "gert/status": "The status of a run that the client follows has changed: `run_id`, `status`.",
-    "gert/diagnostics": "The findings of a watched file: `path`, `findings`.",
-    "gert/progress": "Progress of a request with a `progress_token`: `token`, `done`, `running`.",
-}
-
-
-class Follow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stream the events of a run as `gert/event` notifications."""
-
-    run_id: str
-    since: int = 0
 
 
 class Service:
@@ -78,7 +80,7 @@ class Service:
 
     # --- requests
 
-    async def _initialize(self, params: Any) -> dict[str, Any]:
+    async def _initialize(self, params: Any) -> Initialized:
         wanted = (params or {}).get("protocol_version", PROTOCOL) if isinstance(params, dict | None) else None
         if wanted != PROTOCOL:
             raise RpcFault(f"expected protocol version `{PROTOCOL}`", code=INVALID_PARAMS)
@@ -91,13 +93,14 @@ class Service:
             "notifications": sorted(NOTIFICATIONS),
         }
 
-    async def _shutdown(self, params: Any) -> dict[str, Any]:
+    async def _shutdown(self, params: Any) -> Done:
+        """End every stream; the editor then closes the input."""
         await self.close()
         self._is_initialized = False
         return {}
 
     def _operation(self, operation: Operation) -> Callable[[Any], Awaitable[Any]]:
-        async def call(params: dict[str, Any]) -> dict[str, Any]:
+        async def call(params: dict[str, Any]) -> Any:
             token = params.pop("progress_token", None)
 
             async def report(progress: Progress) -> None:
@@ -129,21 +132,21 @@ class Service:
 
         return guarded
 
-    async def _methods(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def _methods(self, params: dict[str, Any]) -> Reference:
         """The schema of every method of this version."""
         return reference()
 
     # --- streams
 
-    async def _follow(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def _follow(self, params: dict[str, Any]) -> Following:
         said = _read(params, Follow)
         run_id = self._access.require_run_id(said.run_id)
         await perform(EDITOR_OPERATIONS["run_status"], self._access, {"run_id": run_id})
         self._start("follow", run_id, self._stream(run_id, said.since))
         return {"run_id": run_id}
 
-    async def _unfollow(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"stopped": self._stop("follow", str(params.get("run_id")))}
+    async def _unfollow(self, params: dict[str, Any]) -> Unfollowed:
+        return {"stopped": self._stop("follow", _read(params, Unfollow).run_id)}
 
     async def _stream(self, run_id: str, since: int) -> None:
         operation, told = EDITOR_OPERATIONS["events"], None
@@ -161,15 +164,14 @@ class Service:
                     return
             await asyncio.sleep(_LOOK)
 
-    async def _watch(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def _watch(self, params: dict[str, Any]) -> Watching:
         files = watched(self._access, _read(params, Watch))
         for path, file in files.items():
             self._start("watch", path, self._diagnose(path, file))
         return {"watching": sorted(name for kind, name in self._tasks if kind == "watch")}
 
-    async def _unwatch(self, params: dict[str, Any]) -> dict[str, Any]:
-        paths = params.get("paths") or []
-        return {"stopped": [path for path in paths if self._stop("watch", str(path))]}
+    async def _unwatch(self, params: dict[str, Any]) -> Unwatched:
+        return {"stopped": [path for path in _read(params, Unwatch).paths if self._stop("watch", path)]}
 
     async def _diagnose(self, path: str, file: str) -> None:
         """Send the findings of a file now, and again whenever it changes."""
@@ -181,11 +183,12 @@ class Service:
                 self._notify("gert/diagnostics", {"path": path, "findings": await self._findings(path)})
             await asyncio.sleep(_LOOK)
 
-    async def _findings(self, path: str) -> list[dict[str, Any]]:
+    async def _findings(self, path: str) -> list[Finding]:
         try:
             checked = await perform(EDITOR_OPERATIONS["validate"], self._access, {"path": path})
         except Refused as refused:
-            return [{"severity": "error", "line": 1, "column": 1, "message": refused.message}]
+            where = {"rule": refused.code, "severity": "error", "path": "", "line": 1, "column": 1}
+            return [{**where, "message": refused.message, "hint": refused.hint}]  # type: ignore[typeddict-item]
         return [finding for each in checked["files"] for finding in each["findings"]]
 
     def _start(self, kind: str, name: str, work: Any) -> None:
@@ -217,12 +220,38 @@ def _read(params: dict[str, Any], kind: type[Any]) -> Any:
         raise RpcFault(str(problem), code=INVALID_PARAMS) from None
 
 
-def reference() -> dict[str, Any]:
-    """Every method with its parameters, and every notification: what the docs are generated from."""
+OWN: Final[Mapping[str, tuple[type[msgspec.Struct], Callable[..., Any]]]] = {
+    "initialize": (Initialize, Service._initialize),
+    "shutdown": (Nothing, Service._shutdown),
+    "gert/follow": (Follow, Service._follow),
+    "gert/unfollow": (Unfollow, Service._unfollow),
+    "gert/watch": (Watch, Service._watch),
+    "gert/unwatch": (Unwatch, Service._unwatch),
+    "gert/methods": (Nothing, Service._methods),
+}
+"""Methods that are no operations: the connection, and streams."""
+
+
+def reference() -> Reference:
+    """Every method with its parameters and result, and every notification: what the docs are generated from."""
     rows: dict[str, dict[str, Any]] = {
-        f"{PREFIX}{name}": {"description": each.description, "params": each.input_schema, "writes": each.writes}
-        for name, each in EDITOR_OPERATIONS.items()
+        name: {
+            "description": ((call if kind is Nothing else kind).__doc__ or "").strip(),
+            "params": schema_for(kind, closed=kind is not Initialize),
+            "result": schema_for(get_type_hints(call)["return"], closed=False),
+            "writes": False,
+        }
+        for name, (kind, call) in OWN.items()
     }
-    for name, kind in (("gert/follow", Follow), ("gert/watch", Watch)):
-        rows[name] = {"description": (kind.__doc__ or "").strip(), "params": schema_for(kind), "writes": False}
-    return {"protocol_version": PROTOCOL, "methods": rows, "notifications": NOTIFICATIONS}
+    for name, each in EDITOR_OPERATIONS.items():
+        rows[f"{PREFIX}{name}"] = {
+            "description": each.description,
+            "params": each.input_schema,
+            "result": each.output_schema,
+            "writes": each.writes,
+        }
+    notes = {
+        name: {"description": (kind.__doc__ or "").strip(), "params": schema_for(kind, closed=False)}
+        for name, kind in NOTIFICATIONS.items()
+    }
+    return {"protocol_version": PROTOCOL, "methods": rows, "notifications": notes}

@@ -147,7 +147,7 @@ class TestListing:
         run_id, ticket = waiting(project, name="asking", file="book.yaml")
         rows = listed(project)
         assert [row["status"] for row in rows] == ["waiting", "cut-off", "completed"]
-        assert [row["runbook"] for row in rows] == ["asking", "book", "fine"]
+        assert [row["runbook_name"] for row in rows] == ["asking", "book", "fine"]
         assert (rows[0]["run_id"], rows[0]["tickets"]) == (run_id, [ticket])
         assert rows[1]["run_id"] == dead
         assert rows[2]["outcome"] == {"category": "resolved", "code": "done"}
@@ -199,7 +199,7 @@ class TestListing:
             project.runbook(call("last", "dies"), tools=("dies",), name=name)
             project.exec(f"{name}.yaml").ended(-signal.SIGKILL)
         abandoned(project, project.runs()[-1].folder.name).ended(0)
-        assert [row["runbook"] for row in listed(project, *words)] == found
+        assert [row["runbook_name"] for row in listed(project, *words)] == found
 
     @pytest.mark.parametrize("since", ["yesterday", "-1d", ""])
     def test_a_time_that_is_none_is_a_mistake(self, since: str, project: Project) -> None:
@@ -232,7 +232,7 @@ class TestListing:
         project.runbook(note("one"))
         project.exec("--db", "runs.db").ended(0)
         (row,) = listed(project, "--db", "runs.db")
-        assert (row["status"], row["runbook"], row["trace"]) == ("completed", "book", None)
+        assert (row["status"], row["runbook_name"], row["trace"]) == ("completed", "book", None)
         assert row["db"] == "runs.db"
 
     def test_a_database_that_is_not_there_is_a_mistake(self, project: Project) -> None:

@@ -48,7 +48,7 @@ def test_list_says_where_each_tool_is_and_how_risky(project: Project) -> None:
         "note": ("tools/note.tool.yaml", True),
     }
     [action] = said[-1]["actions"]
-    assert (action["name"], action["risk"], action["contract"]["effects"]) == ("go", "low", ["files"])
+    assert (action["name"], action["risk_level"], action["contract"]["effects"]) == ("go", "low", ["files"])
 
 
 def test_list_without_tools(tmp_path: Path) -> None:
@@ -155,10 +155,14 @@ def test_import_writes_a_valid_tool_and_calls_nothing(project: Project, log: Pat
     shown = project.gert("tool", "show", "store", "do", "--json").ended(0).said
     assert shown["imported"] == {"server": "raw[31m 1", "tools": 2}
     [action] = shown["actions"]
-    assert (action["risk"], action["contract"]["effects"], action["contract"]["idempotent"]) == ("low", ["store"], True)
+    assert (action["risk_level"], action["contract"]["effects"], action["contract"]["idempotent"]) == (
+        "low",
+        ["store"],
+        True,
+    )
     assert set(action["contract"]["inputs"]) == {"text", "file_path"}
     plan = project.gert("tool", "show", "store", "plan", "--json").ended(0).said["actions"][0]
-    assert (plan["risk"], plan["contract"]["effects"], plan["contract"]["writes"]) == (
+    assert (plan["risk_level"], plan["contract"]["effects"], plan["contract"]["writes"]) == (
         "critical",
         ["unknown"],
         ["unknown"],

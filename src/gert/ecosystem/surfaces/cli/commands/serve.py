@@ -54,11 +54,12 @@ def command(
 
 
 async def _serve(service: "Service") -> None:
+    from gert.ecosystem.host.operations.parent import while_parent_lives
     from gert.ecosystem.rpc.own_stdio import own_stdio
 
     async with own_stdio(service.handlers) as peer:
         service.connect(peer)
         try:
-            await peer.ended()
+            await while_parent_lives(peer.ended())
         finally:
             await service.close()

@@ -12,6 +12,7 @@ from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts
 from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.surfaces.cli.render.output import Cell, plural
 from gert.ecosystem.surfaces.cli.render.text import (
     BAD,
@@ -26,10 +27,7 @@ from gert.ecosystem.surfaces.cli.render.text import (
     value_text,
 )
 from gert.ecosystem.surfaces.cli.render.ticket_text import answered_text
-from gert.errors import InputError, TraceError
-from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.events.vocabulary import Reconciliation
-from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.text import printable
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
@@ -56,13 +54,13 @@ COLOURS: Final = {
 
 def row(entry: Entry, now: datetime) -> list[Cell]:
     """One run in a list."""
-    said = as_row(entry)
+    said = run_row(entry)
     outcome = said["outcome"]
     is_answered = any(view.is_answered for view in entry.tickets) and not entry.is_driven
     waits = f" ({'answered' if is_answered else plural(len(entry.tickets), 'ticket')})" if entry.tickets else ""
     agent = entry.kind == "agent"
     execution = entry.head.runner
-    name = execution.skill_id if execution is not None else said["runbook"] or ("" if agent else "?")
+    name = execution.skill_id if execution is not None else said["runbook_name"] or ("" if agent else "?")
     return [
         (clip(entry.run_id, 2 * LONGEST_NAME), None),
         (clip(name, LONGEST_NAME), None),
@@ -79,43 +77,18 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
     ]
 
 
-def as_row(entry: Entry) -> dict[str, Any]:
-    """One run of a list, as JSON."""
-    found, execution = entry.head.runbook, entry.head.runner
-    outcome = found.outcome if found is not None else None
-    return {
-        "run_id": entry.run_id,
-        "kind": entry.kind,
-        "tenant": entry.tenant,
-        "runbook": found.runbook if found is not None else None,
-        "started": format_timestamp(entry.started) if entry.started is not None else None,
-        "actor": found.actor if found is not None else execution.actor if execution is not None else None,
-        "mode": found.mode if found is not None else None,
-        **({"skill_id": execution.skill_id, "runner_id": execution.runner_id} if execution is not None else {}),
-        "status": entry.status,
-        "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
-        "events": entry.events,
-        "duration": _seconds(entry),
-        "waited": _waited(entry),
-        "tickets": [view.id for view in entry.tickets],
-        "trace": entry.trace,
-        "db": entry.place.db,
-        "dsn": entry.place.dsn.name if entry.place.dsn is not None else None,
-    }
-
-
 def as_document(entry: Entry) -> dict[str, Any]:
     """The details of a run as JSON; secrets were redacted before they were recorded."""
     if entry.kind == "agent":
-        return {**as_row(entry), **agent_facts(entry), "next": list(commands(entry))}
+        return {**run_row(entry), **agent_facts(entry), "next": list(commands(entry))}
     if entry.head.runner is not None:
         facts = msgspec.to_builtins(entry.head.runner)
-        return {**as_row(entry), **facts, "last_event": entry.last, "next": list(commands(entry))}
+        return {**run_row(entry), **facts, "last_event": entry.last, "next": list(commands(entry))}
     start = entry.start.data if entry.start is not None else {}
     end = entry.end.data if entry.end is not None else {}
     hashes = ("runbook_hash", "tool_hashes", "policy_hashes")
     return {
-        **as_row(entry),
+        **run_row(entry),
         "file": entry.started_with.file if entry.started_with is not None else None,
         "host": start.get("host"),
         "gert_version": start.get("gert_version"),
@@ -163,7 +136,7 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     yield f"run {click.style(printable(entry.run_id), bold=True)}: {status}"
     began = f"{said['started']}, {_ago(entry.started, now)}" if said["started"] else "never"
     rows = [
-        ("runbook", said["runbook"]),
+        ("runbook", said["runbook_name"]),
         ("file", said["file"]),
         ("digest", said["runbook_hash"]),
         ("started", f"{began}, by {said['actor']}" + (f" on {said['host']}" if said["host"] else "")),
@@ -299,35 +272,6 @@ def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
 
 def _line(title: str, value: object) -> str:
     return f"  {clip(title, LONGEST_NAME)}:".ljust(14) + " " + clip(str(value))
-
-
-def _seconds(entry: Entry) -> float | None:
-    """The duration of a run; without an end, the time its record covers."""
-    found = entry.head.runbook
-    if found is not None and found.duration:
-        return _duration(found.duration)
-    if entry.started is None:
-        return None
-    try:
-        covered = parse_timestamp(entry.last) - entry.started
-    except TraceError:
-        return None
-    return round(max(covered.total_seconds(), 0.0), 3)
-
-
-def _waited(entry: Entry) -> float | None:
-    """How long it waited; unknown until the run has ended."""
-    found = entry.head.runbook
-    if found is None or found.ended is None:
-        return None
-    return _duration(found.waited) if found.waited else 0.0
-
-
-def _duration(text: str) -> float | None:
-    try:
-        return round(parse_duration(text).total_seconds(), 3)
-    except InputError:
-        return None
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

@@ -8,9 +8,8 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import click
-import msgspec
 
-from gert.ecosystem.host.scenarios.suite import Covered, Tested
+from gert.ecosystem.host.scenarios.suite import Covered, Tested, report_of
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line
 from gert.kernel.foundation.text import printable
 from gert.kernel.scenario.coverage import Part
@@ -111,16 +110,7 @@ class Report:
 
     def as_json(self, *, coverage: bool) -> dict[str, Any]:
         """The report as JSON."""
-        document: dict[str, Any] = {
-            "passed": self.count("passed"),
-            "failed": self.count("failed"),
-            "errors": self.count("error"),
-            "skipped": self.count("skipped"),
-            "updated": self.count("updated"),
-            "seconds": round(self.seconds, 3),
-            "stopped": self.stopped,
-            "tests": msgspec.to_builtins(self.tests, enc_hook=str),
-        }
+        document: dict[str, Any] = {**report_of(self.tests, self.seconds, stopped=self.stopped)}
         if coverage:
             document["coverage"] = [
                 {"runbook": each.runbook, "complete": each.report.is_complete, **_parts(each)} for each in self.coverage

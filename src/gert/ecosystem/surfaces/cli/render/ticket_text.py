@@ -1,6 +1,5 @@
 """Tickets as text: rows of a list, everything about one ticket, and the result of a response."""
 
-import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 import click
 
 from gert.ecosystem.host.approvals.respond import Answered, Received, TicketView, summary
+from gert.ecosystem.host.approvals.ticket_document import resume_command
 from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_line
 from gert.ecosystem.surfaces.cli.render.text import elapsed
 from gert.kernel.events.envelope import parse_timestamp
@@ -80,11 +80,6 @@ def outcome(answered: Answered, approved: bool, words: str | None, *, is_unverif
     elif answered.is_decided or is_unverified:
         yield "a waiting run continues by itself; resume a detached run with:"
         yield f"  {printable(resume_command(view, words))}"
-
-
-def resume_command(view: TicketView, words: str) -> str:
-    """The command that resumes a run which does not wait by itself; `words` name its ledger."""
-    return f"{shlex.join(['gert', 'resume', view.run_id])}{words}"
 
 
 def answered_text(resume: str) -> str:

@@ -8,7 +8,7 @@ import click
 
 from gert.ecosystem.host.approvals.list_tickets import Listed, list_tickets, show_ticket
 from gert.ecosystem.host.approvals.respond import TicketView
-from gert.ecosystem.host.approvals.ticket_document import ticket_document
+from gert.ecosystem.host.approvals.ticket_document import resume_command, ticket_document
 from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
 from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.options import ledger_options, named_run
@@ -17,7 +17,6 @@ from gert.ecosystem.surfaces.cli.render.ticket_text import (
     HEADINGS,
     about,
     answered_text,
-    resume_command,
     row,
     say_lines,
 )

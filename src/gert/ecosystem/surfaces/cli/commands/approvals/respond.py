@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.host.approvals.respond import Given, Verdict, respond
+from gert.ecosystem.host.approvals.respond import Verdict, respond
+from gert.ecosystem.host.approvals.ticket_document import answered_document
 from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
-from gert.ecosystem.surfaces.cli.render.ticket_text import outcome, resume_command, say_lines, say_request
+from gert.ecosystem.surfaces.cli.render.ticket_text import outcome, say_lines, say_request
 
 _OPTIONS: Final = (
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
@@ -66,26 +67,8 @@ def _respond(verdict: Verdict, place: TicketPlace, *, as_json: bool) -> int:
     given = asyncio.run(respond(verdict, place, os.environ, (lambda _: None) if as_json else say_request))
     words = None if verdict.drop_box is not None else place.words(os.environ)
     if as_json:
-        print_json(_document(given, verdict.approved, words))
+        print_json(answered_document(given, verdict.approved, words))
     else:
         print_line()
         say_lines(outcome(given.answered, verdict.approved, words, is_unverified=given.is_unverified))
     return 0 if given.answered.objection is None else 1
-
-
-def _document(given: Given, approved: bool, words: str | None) -> dict[str, Any]:
-    answered, view = given.answered, given.answered.view
-    is_received = answered.objection is None
-    is_next = is_received and words is not None and (answered.is_decided or given.is_unverified)
-    return {
-        "ticket_id": view.id,
-        "run_id": view.run_id,
-        "approved": approved,
-        "received": is_received,
-        "objection": answered.objection,
-        "status": view.status,
-        "approvals": view.approvals,
-        "min_approvers": view.needed,
-        "resume": resume_command(view, words or "") if is_next else None,
-        "signature_checked_here": not given.is_unverified,
-    }

@@ -40,7 +40,7 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
     if as_json:
         crossings = {"crossings": [msgspec.to_builtins(each) for each in found.crossings]} if step is None else {}
         name = found.program.runbook.meta.name
-        print_json({"runbook": name, "steps": [each.as_json() for each in found.steps], **crossings})
+        print_json({"runbook_name": name, "steps": [each.as_json() for each in found.steps], **crossings})
     elif step is not None:
         for each in found.steps:
             _detail(each)

@@ -3,11 +3,12 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from gert.ecosystem.host.config.workspace import Checked, Workspace
+from gert.ecosystem.host.operations.validation import validation_of
 from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.document import DOCUMENT_KINDS
@@ -49,7 +50,7 @@ def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quie
         counted = Counter(finding.severity for each in checked for finding in each.findings)
         ok = _is_ok(counted, strict=strict)
         if as_json or form == "json":
-            print_json(_report(checked, counted, ok=ok))
+            print_json(validation_of(checked, counted, valid=ok))
         else:
             from gert.ecosystem.surfaces.cli.render.sarif import sarif
 
@@ -73,25 +74,6 @@ def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
             yield workspace.check(file, kind=kind)
         else:
             yield from workspace.check_all([file])
-
-
-def _report(checked: list[Checked], counted: Counter[Severity], *, ok: bool) -> dict[str, Any]:
-    return {
-        "valid": ok,
-        "files": [
-            {
-                "file": each.file,
-                "kind": each.document.kind,
-                "valid": each.document.is_sound,
-                "findings": [finding.as_json() for finding in each.findings],
-                "secrets": [
-                    {"env": need.env, "required": need.required, "present": need.present} for need in each.secrets
-                ],
-            }
-            for each in checked
-        ],
-        "summary": {f"{severity.word}s": counted[severity] for severity in reversed(Severity)},
-    }
 
 
 def _print(found: Iterable[Checked], *, quiet: bool) -> Counter[Severity]:

@@ -13,6 +13,7 @@ from gert.ecosystem.host.runs.agent_timeline import timeline_of
 from gert.ecosystem.host.runs.entry import OPEN, STATUSES, Entry
 from gert.ecosystem.host.runs.follow import Following
 from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor
 from gert.ecosystem.surfaces.cli.commands.runs.run_control import advance, cancel, evidence
 from gert.ecosystem.surfaces.cli.commands.runs.run_ledger import artifacts, export, status, summaries, verify
@@ -27,7 +28,6 @@ from gert.ecosystem.surfaces.cli.render.run_text import (
     abandoned_lines,
     about,
     as_document,
-    as_row,
     row,
 )
 from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
@@ -84,12 +84,13 @@ def list_(
     unreadable: dict[str, GertError] = {}
     with open_runs(state_dir, db, dsn) as runs:
         for entry in runs.newest(earliest, tenant, unreadable.__setitem__):
-            if (status is None or entry.is_of(status)) and (runbook is None or as_row(entry)["runbook"] == runbook):
+            is_named = runbook is None or run_row(entry)["runbook_name"] == runbook
+            if is_named and (status is None or entry.is_of(status)):
                 found.append(entry)
                 if len(found) >= limit:
                     break
         if as_json:
-            print_json([as_row(entry) for entry in found])
+            print_json([run_row(entry) for entry in found])
         elif found:
             print_table(HEADINGS, [row(entry, moment) for entry in found], SPARE)
         else:

@@ -1,0 +1,28 @@
+"""A server on standard input and output ends with the program that started it, also where its input stays open."""
+
+import asyncio
+import os
+from collections.abc import Awaitable
+from typing import Any, Final
+
+_LOOK: Final = 1.0
+
+
+async def parent_ended() -> None:
+    """Wait until the process that started this one has ended."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        await asyncio.sleep(_LOOK)
+
+
+async def while_parent_lives(work: Awaitable[Any]) -> None:
+    """Do the work of a server, and stop when it is done or the parent has ended."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(parent_ended())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
