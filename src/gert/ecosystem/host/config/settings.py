@@ -149,6 +149,7 @@ def require_sound(checked: Checked) -> Checked:
             raise DocumentError(
                 f"{where}: {finding.message}",
                 hint=finding.hint or f"run `gert validate {checked.file}` for all findings",
+                findings=[{"file": checked.file, **each.as_json()} for each in checked.findings],
             )
     return checked
 

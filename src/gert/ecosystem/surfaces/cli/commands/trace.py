@@ -79,8 +79,7 @@ def verify(
     """Check that a trace is whole, unchanged, and sealed by a key you trust.
 
     Keys come from the environment: GERT_TRACE_KEY_<ID>, then GERT_TRACE_SIGNING_KEY. Where one is set, a trace
-    without a signature does not pass. Exits with 0 when the trace holds, 1 when it does not, 2 when there is none,
-    4 when a server cannot be asked.
+    without a signature does not pass.
     """
     trace = _trace(file, run_id, state_dir, db, dsn)
     keys = verification_keys(os.environ, key_id)

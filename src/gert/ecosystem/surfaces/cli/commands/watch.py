@@ -75,7 +75,6 @@ def command(
     If a run takes longer than the interval, the next one starts at once. The loop stops after a run that does not
     complete. The first Ctrl-C lets the current run finish, the second cancels it, the third exits. SIGTERM and SIGHUP
     cancel the run. A cancelled run still runs `finally` and completes its record.
-    Exit codes: 0 stopped by --stop-on, --count or Ctrl-C, 3 a run failed or was denied, 130 cancelled by Ctrl-C.
     """
     options = WatchOptions(
         run=RunOptions(

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed
 from gert.ecosystem.surfaces.cli.render.event_position import Positions
 from gert.ecosystem.surfaces.cli.render.events import describe
+from gert.ecosystem.surfaces.cli.render.events.failures import Failures
 from gert.ecosystem.surfaces.cli.render.events.steps import does_text
 from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Description, Subject
 from gert.kernel.events import runbook as says
@@ -42,6 +43,7 @@ class LineRenderer:
         self._places = Positions()
         self._running: dict[str, says.StepStart] = {}
         self._feeds: dict[str, dict[str, LineFeed]] = {}
+        self._failures = Failures()
 
     def said(self, event: Envelope, payload: Payload) -> Iterator[Line]:
         """Yield the lines of an event, if it is shown."""
@@ -56,7 +58,7 @@ class LineRenderer:
         place = self._places.of(event, payload)
         if self._is_shown(payload, begun):
             does = does_text(begun) if begun is not None and begun.step_type not in AT_ONCE else ""
-            words = describe(payload, Subject(place.name, does))
+            words = describe(self._failures.once(event, payload), Subject(place.name, does))
             if words.news:
                 yield from description_lines(words, place.depth)
 

@@ -30,12 +30,14 @@ from gert.errors import InputError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import one_line, printable
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
-HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
-SPARE: Final = ("took", "mode", "events", "by", "outcome", "started", "runbook")
+HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "why", "events", "took")
+SPARE: Final = ("took", "mode", "events", "by", "why", "outcome", "started", "runbook")
 """Columns to drop on a narrow terminal, in this order; the id and the status are always shown."""
+
+LONGEST_WHY: Final = 60
 
 CHOICES: Final = get_args(Reconciliation)
 
@@ -74,9 +76,21 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
             f"{outcome['category']}: {outcome['code']}" if outcome else "",
             CATEGORY.get(outcome["category"]) if outcome else None,
         ),
+        (one_line(_why(entry), LONGEST_WHY), None),
         (str(entry.events), None),
         (elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "", None),
     ]
+
+
+def _why(entry: Entry) -> str:
+    """Why a run did not complete, in a few words."""
+    found, execution = entry.head.runbook, entry.head.runner
+    if found is not None and found.failure:
+        return f"{found.failed_step}: {found.failure}" if found.failed_step else found.failure
+    if execution is not None and execution.message:
+        return execution.message
+    agent = entry.head.agent
+    return (agent.failure_reason or "") if agent is not None else ""
 
 
 def as_row(entry: Entry) -> dict[str, Any]:
@@ -94,6 +108,7 @@ def as_row(entry: Entry) -> dict[str, Any]:
         **({"skill_id": execution.skill_id, "runner_id": execution.runner_id} if execution is not None else {}),
         "status": entry.standing,
         "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
+        "why": _why(entry) or None,
         "events": entry.events,
         "duration": _seconds(entry),
         "waited": _waited(entry),
