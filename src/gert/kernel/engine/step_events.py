@@ -36,12 +36,14 @@ def flow_start_event(step: Step, frame: Frame) -> Emit:
 
 def title_of(step: Step, frame: Frame) -> str | None:
     """Return the title of a step after templates; a title that cannot be rendered is left out, the step still runs."""
-    loop = step.for_each
-    is_loop = loop is not None and not (frame.path or "").endswith("]")
-    if step.title is None or (is_loop and any(each.path[:1] == (loop.as_,) for each in step.title.references)):
+    if step.title is None:
+        return None
+    item = step.for_each.as_ if step.for_each is not None and not (frame.path or "").endswith("]") else None
+    if item is not None and any(each.path[:1] == (item,) for each in step.title.references):
         return None  # the title of one item names no loop
     try:
-        return masked(frame.render_text(step.title))
+        text: str = masked(frame.render_text(step.title))
+        return text
     except GertError:
         return None
 

@@ -98,7 +98,7 @@ def discard_output() -> None:
 
 def plural(count: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 Cell: TypeAlias = tuple[str, str | None]
