@@ -149,6 +149,8 @@ def step_complete_event(step: Step, result: Result, frame: Frame, start: float) 
         outputs=result.outputs if step.executes else {},
         exit_code=result.exit_code,
     )
+    if result.reason is not None and result.failure is not None:
+        frame.run.refusals.setdefault(frame.path or frame.step_id, result.reason)
     if result.status != "success" or result.attempts > 1 or result.evidence or result.assumed:
         completed = msgspec.structs.replace(
             completed,

@@ -10,6 +10,7 @@ from tests.ecosystem.surfaces.cli.workbench import Project, completed, note, of_
 
 ASK = {"rules": [{"name": "ask first", "effects": ["restart"], "action": "require-approval"}, {"default": "allow"}]}
 RESTART = {"effects": ["files", "restart"]}
+WRITES = {"effects": ["files"], "writes": ["pods"]}
 LOOK: dict[str, Any] = {
     "id": "look",
     "type": "manual",
@@ -87,9 +88,10 @@ def test_the_prompt_is_compact_and_has_the_rest_on_request(project: Project) -> 
 
 def test_the_lines_of_a_diff_are_coloured_in_the_preview(project: Project) -> None:
     action = {"argv": ["true"], "preview": {"argv": ["printf", "%s\\n", "-old", "+new", " same"]}}
-    tool = {"apiVersion": "tool/v0", "meta": {"name": "apply"}, "contract": RESTART, "actions": {"go": action}}
+    tool = {"apiVersion": "tool/v0", "meta": {"name": "apply"}, "contract": WRITES, "actions": {"go": action}}
     project.write("tools/apply.tool.yaml", tool)
-    project.runbook({"id": "restart", "type": "tool", "tool": "apply"}, tools=["apply"], governance=ASK)
+    asks = {"rules": [{"writes": ["pods"], "action": "require-approval"}, {"default": "allow"}]}
+    project.runbook({"id": "restart", "type": "tool", "tool": "apply"}, tools=["apply"], governance=asks)
     with Terminal(project, environ={"TERM": "xterm"}) as terminal:
         terminal.expect("\x1b[31m    │ -old\x1b[0m")
         terminal.expect("\x1b[32m    │ +new\x1b[0m")

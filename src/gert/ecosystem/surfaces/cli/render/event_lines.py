@@ -107,7 +107,7 @@ class LineRenderer:
             # The prompt shows the preview and what is asked for.
             if isinstance(payload, says.ApprovalSubmitted) and payload.method == "terminal":
                 return False
-            if isinstance(payload, says.PreviewCaptured):
+            if isinstance(payload, says.PreviewCaptured | says.PreviewSkipped):
                 return False
         if isinstance(payload, says.StepStart):
             return payload.step_type not in AT_ONCE and (self._starts or payload.step_type in BLOCKS)

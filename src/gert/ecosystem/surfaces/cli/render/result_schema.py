@@ -107,6 +107,7 @@ _RUN: Final = _object(
         "outcome": {"$ref": "#/$defs/outcome"},
         "failure": {"$ref": "#/$defs/failure"},
         "failed_step": _text("The step that failed first."),
+        "reason": _text("`governance_denied` or `approval_rejected`, where a step was not allowed to run."),
         "finally_failure": {"$ref": "#/$defs/failure"},
         "reachable_outcomes": _list({"$ref": "#/$defs/outcome"}, "What a dry-run or probe can reach."),
         "denied": _list(
