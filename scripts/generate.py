@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gert.ecosystem.surfaces.cli.render.result_schema import result_schema
 from gert.ecosystem.surfaces.serve.service import reference
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 from gert.kernel.runbook.validate.catalogue import PHASES, RULES
@@ -25,6 +26,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file with what it should say."""
     for kind in SCHEMA_NAMES:
         yield ROOT / "docs" / "schemas" / f"{kind}.schema.json", json.dumps(schema_of(kind), indent=2) + "\n"
+    yield ROOT / "docs" / "schemas" / "result.schema.json", json.dumps(result_schema(), indent=2) + "\n"
     yield ROOT / "docs" / "validation-rules.md", "\n".join(_rules()) + "\n"
     yield ROOT / "src/gert/kernel/agent/types/payload_models.py", payload_models.page()
     yield ROOT / "src/gert/agent.pyi", agent_stub.page()

@@ -76,7 +76,14 @@ class UsageError(GertError, ValueError):
 
 
 class DocumentError(GertError):
-    """A file is not the expected document."""
+    """A file is not the expected document.
+
+    findings: what is wrong with it, as JSON data with its file, where it was validated
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, findings: Sequence[Mapping[str, object]] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.findings = tuple(findings)
 
 
 class TemplateError(GertError):
@@ -393,6 +400,16 @@ class Exit(IntEnum):
     """As if by SIGPIPE."""
 
 
+EXIT_MEANINGS: Final[Mapping[Exit, str]] = {
+    Exit.DONE: "done, or waiting for approval",
+    Exit.REFUSED: "a check failed",
+    Exit.USAGE: "usage error",
+    Exit.NOT_COMPLETED: "run failed, denied or in doubt",
+    Exit.ENGINE: "engine error",
+    Exit.INTERRUPTED: "interrupted",
+}
+"""What help pages say of each."""
+
 _EXITS: Final[Mapping[type[GertError], Exit]] = {
     UsageError: Exit.USAGE,
     InputError: Exit.USAGE,
@@ -407,3 +424,21 @@ _EXITS: Final[Mapping[type[GertError], Exit]] = {
 def exit_of(problem: GertError) -> Exit:
     """The exit code of a command that fails with this error."""
     return next((code for kind, code in _EXITS.items() if isinstance(problem, kind)), Exit.ENGINE)
+
+
+_CODES: Final[Mapping[type[GertError], str]] = {
+    UsageError: "usage",
+    InputError: "invalid_inputs",
+    DocumentError: "invalid_document",
+    IntegrityError: "integrity",
+    Refused: "refused",
+    InDoubt: "in_doubt",
+    Busy: "busy",
+    Unavailable: "unavailable",
+    TraceError: "ledger",
+}
+
+
+def code_of(problem: GertError) -> str:
+    """The name of an error for programs."""
+    return next((code for kind, code in _CODES.items() if isinstance(problem, kind)), "engine")

@@ -363,7 +363,9 @@ class TestSchema:
         with open("/dev/full", "wb") as full:
             done = subprocess.run([*GERT, "schema"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
         assert done.returncode == 4
-        assert done.stderr == b"error: system error: no space left on device\n"
+        message, hint = done.stderr.decode().splitlines()
+        assert message == "error: system error: no space left on device"
+        assert "free space" in hint
 
     def test_no_output_at_all_is_no_error(self) -> None:
         command = f"{' '.join(GERT)} schema >&-"

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,46 @@ _MAX_SHOWN: Final = 2000
 _MAX_COMMAND: Final = 64 * 1024
 """A command is shown whole; a longer one cannot be read by a person."""
 _MAX_LINES: Final = 200
+_DIFF: Final = {"+": "green", "-": "red", "@": "cyan"}
+"""The styles of the lines of a diff, by their first character."""
+
+
+class StyledLine(NamedTuple):
+    """A line of text, and how a terminal shows it."""
+
+    text: str
+    style: str | None = None
+
+
+def compact(request: ApprovalRequest, *, number: int | None = None) -> Iterator[StyledLine]:
+    """What an approver decides on: the command, its inputs, the preview; `summary` has the rest.
+
+    number: of one among several requests that are shown together
+    """
+    title = f": {_shown(request.title)}" if request.title else ""
+    begun = "approval needed for step" if number is None else f"{number}."
+    yield StyledLine(f"{begun} `{_shown(request.place)}`{title}", "bold")
+    rows = [(name, value) for name, value in command_rows(request) if name not in ("program", "folder")]
+    for name, value in rows or [("target", request.target)]:
+        yield StyledLine(
+            f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND)}", "cyan" if name == "command" else None
+        )
+    if request.description:
+        yield StyledLine(f"  {'description:'.ljust(15)}{_shown(request.description)}")
+    for at, (name, value) in enumerate(request.inputs.items()):
+        heading = "inputs:" if at == 0 else ""
+        yield StyledLine(f"  {heading.ljust(15)}{printable(name)}: {_shown(value)}{hidden_note(request, name)}")
+    for line in _preview(request):
+        added = line.startswith("    │ ") and _DIFF.get(line[6:7])
+        yield StyledLine(line, added or None)
+
+
+def rule_line(request: ApprovalRequest) -> StyledLine:
+    """Why approval is needed, and of whom."""
+    limits = [f"{request.min_approvers} different people"] if request.min_approvers > 1 else []
+    limits += [f"by {_approvers(request)}"] if request.approvers or request.separation_of_duties else []
+    words = "; ".join([f"{request.risk_level} risk", f"rule: {request.rule or 'the default for this risk'}", *limits])
+    return StyledLine(f"  {'because:'.ljust(15)}{_shown(words)}", "yellow")
 
 
 def summary(request: ApprovalRequest) -> Iterator[str]:
@@ -43,6 +83,11 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
         yield "  inputs:"
     for name, value in request.inputs.items():
         yield f"    {printable(name)}: {_shown(value)}{hidden_note(request, name)}"
+    yield from _preview(request)
+
+
+def _preview(request: ApprovalRequest) -> Iterator[str]:
+    """What the preview printed, or why it was not run."""
     if request.preview_skipped is not None:
         command = _shown(shlex.join(request.preview_command))
         yield f"  preview:       not run, {_shown(request.preview_skipped)}: {command}"

@@ -9,10 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from gert.ecosystem.approvals.request_text import summary
+from gert.ecosystem.approvals.request_text import compact, rule_line, summary
 from gert.errors import InputError
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval, TicketAnswer
 from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.events.path import split
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.approval_rules import approver_objection
@@ -21,6 +22,13 @@ METHOD: Final = "terminal"
 ATTEMPTS: Final = 5
 _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"", "n", "no"})
+_ALL: Final = frozenset({"a", "all"})
+_MOST_TOGETHER: Final = 20
+"""More requests at once cannot be read before they are approved."""
+
+_ARRIVAL: Final = 0.1
+_MOST_WAITS: Final = 5
+"""Seconds without a new request of the same loop, and how often to wait for that."""
 
 
 class Asker(Protocol):
@@ -30,7 +38,7 @@ class Asker(Protocol):
         """Keep a dialogue together."""
         ...
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str | None = None) -> None:
         """Show lines of text."""
         ...
 
@@ -48,6 +56,8 @@ class TerminalApprovals:
         self._clock = clock
         self._new_id = new_id
         self._expiry: dict[str, datetime] = {}
+        self._waiting: dict[str, AwaitApproval] = {}
+        self._given: dict[str, Response] = {}
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
         """Give the request a ticket; the person is asked when the run waits for it."""
@@ -75,17 +85,62 @@ class TerminalApprovals:
             )
             return ApprovalAnswer(failure=Failure("denied", message))
         responses: list[Response] = []
+        self._waiting[ask.ticket_id] = ask
         try:
             async with asyncio.timeout(self._left(ask)), self._console.turn():
-                for line in summary(request):
-                    self._console.say(line)
-                await self._gather(ask, responses)
+                given = self._given.pop(ask.ticket_id, None)
+                if given is not None:
+                    responses.append(given)
+                else:
+                    await self._siblings_arrive(ask)
+                    await self._ask(ask, responses)
         except TimeoutError:
             return ApprovalAnswer(responses=tuple(responses), expired=True)
         except InputError as problem:
             # A line that cannot be read is no approval; the responses before it are kept, and are too few.
             self._console.say(f"  {problem.message}")
+        finally:
+            del self._waiting[ask.ticket_id]
         return ApprovalAnswer(responses=tuple(responses))
+
+    async def _siblings_arrive(self, ask: AwaitApproval) -> None:
+        """Let the other items of a loop request their approvals, so that one dialogue can show all of them."""
+        if _loop_of(ask.request) is None:
+            return
+        for _ in range(_MOST_WAITS):
+            before = len(self._waiting)
+            await asyncio.sleep(_ARRIVAL)
+            if len(self._waiting) == before:
+                return
+
+    async def _ask(self, ask: AwaitApproval, responses: list[Response]) -> None:
+        """Show what is decided on, then ask."""
+        shown = self._together(ask)
+        self._console.say("")
+        if len(shown) > 1:
+            loop = _loop_of(ask.request)
+            self._console.say(f"{len(shown)} approvals needed for the items of `{loop}`", "bold")
+        for number, each in enumerate(shown, 1):
+            for text, style in compact(each.request, number=number if len(shown) > 1 else None):
+                self._console.say(text, style)
+        self._console.say(*rule_line(ask.request))
+        await self._gather(ask, responses, shown[1:])
+
+    def _together(self, ask: AwaitApproval) -> list[AwaitApproval]:
+        """The request, and those of the other items of its loop that are open now and need the same one person."""
+        loop = _loop_of(ask.request)
+        if loop is None or not _needs_one(ask.request):
+            return [ask]
+        others = [
+            each
+            for each in self._waiting.values()
+            if each is not ask
+            and each.ticket_id not in self._given
+            and _loop_of(each.request) == loop
+            and each.request.rule == ask.request.rule
+            and _needs_one(each.request)
+        ]
+        return [ask, *others[: _MOST_TOGETHER - 1]]
 
     def _left(self, ask: AwaitApproval) -> float:
         """The seconds a ticket still has; one of an earlier process has its whole time again."""
@@ -94,11 +149,11 @@ class TerminalApprovals:
             return ask.request.approval_timeout
         return max(0.0, (expires - self._clock()).total_seconds())
 
-    async def _gather(self, ask: AwaitApproval, responses: list[Response]) -> None:
+    async def _gather(self, ask: AwaitApproval, responses: list[Response], others: list[AwaitApproval]) -> None:
         request = ask.request
         while len(responses) < max(1, request.min_approvers):
             approver = await self._approver(request, {response.approver for response in responses})
-            response = await self._verdict(approver, ask) if approver is not None else None
+            response = await self._verdict(approver, ask, others) if approver is not None else None
             if response is None:
                 return
             responses.append(response)
@@ -107,7 +162,7 @@ class TerminalApprovals:
 
     async def _approver(self, request: ApprovalRequest, counted: set[str]) -> str | None:
         """Who responds: the actor, unless the request restricts who may."""
-        if request.min_approvers <= 1 and not request.approvers and not request.separation_of_duties:
+        if _needs_one(request):
             return self._actor
         barred = {request.requested_by} if request.separation_of_duties else set()
         default = self._actor if self._actor not in counted | barred else ""
@@ -126,20 +181,48 @@ class TerminalApprovals:
                 return name
         return None
 
-    async def _verdict(self, approver: str, ask: AwaitApproval) -> Response | None:
-        for _ in range(ATTEMPTS):
-            answer = await self._console.line("approve? [y/N, and an optional reason]: ", fresh=True)
+    async def _verdict(self, approver: str, ask: AwaitApproval, others: list[AwaitApproval]) -> Response | None:
+        every = f"a = all {len(others) + 1}, " if others else ""
+        one = f"y = `{ask.request.place}`, n" if others else "y/N"
+        asked = 0
+        while asked < ATTEMPTS:
+            answer = await self._console.line(f"approve? [{one}, {every}? = more; a reason may follow]: ", fresh=True)
             if answer is None:
                 return None
             word, _, reason = answer.strip().partition(" ")
-            if word.lower() in _YES | _NO:
-                return Response(
-                    approver=approver,
-                    approved=word.lower() in _YES,
-                    timestamp=format_timestamp(self._clock()),
-                    reason=reason.strip() or None,
-                    ticket_id=ask.ticket_id,
-                    request_hash=ask.request.request_hash,
-                )
+            word = word.lower()
+            if word == "?":
+                for each in (ask, *others):
+                    for line in summary(each.request):
+                        self._console.say(line)
+                continue
+            if word in _YES | _NO or (others and word in _ALL):
+                for each in others if word in _ALL else ():
+                    if each.ticket_id in self._waiting:
+                        self._given[each.ticket_id] = self._response(approver, each, reason, approved=True)
+                return self._response(approver, ask, reason, approved=word not in _NO)
+            asked += 1
             self._console.say("  answer y to approve or n to reject; a reason may follow")
         return None
+
+    def _response(self, approver: str, ask: AwaitApproval, reason: str, *, approved: bool) -> Response:
+        return Response(
+            approver=approver,
+            approved=approved,
+            timestamp=format_timestamp(self._clock()),
+            reason=reason.strip() or None,
+            ticket_id=ask.ticket_id,
+            request_hash=ask.request.request_hash,
+        )
+
+
+def _loop_of(request: ApprovalRequest) -> str | None:
+    """The path of the step without its items, where it is in a loop: the same for all of them."""
+    if "[" not in request.path:
+        return None
+    return "/".join(segment.name for segment in split(request.path))
+
+
+def _needs_one(request: ApprovalRequest) -> bool:
+    """Whether any one person may approve it."""
+    return request.min_approvers <= 1 and not request.approvers and not request.separation_of_duties

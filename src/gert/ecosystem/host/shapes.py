@@ -371,6 +371,7 @@ class RunRow(TypedDict):
     runner_id: NotRequired[str]
     status: str
     outcome: OutcomeDocument | None
+    why: str | None
     events: int
     duration: float | None
     waited: float | None

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.events.runbook import Outcome
+from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.text import printable
 
@@ -20,6 +20,7 @@ MAX_BYTES: Final = 16 * 1024
 # Tried one after the other: the longest text, and the most entries of a list or map.
 _LIMITS: Final = ((4000, 200), (1000, 50), (200, 20))
 _MAX_DEPTH: Final = 8
+_DETAILS: Final = ("run_id", "outcome", "status", "failure", "failed_step", "duration", "waited", "trace")
 _LONGEST_CODE: Final = 200
 _LONGEST_SUMMARY: Final = 1000
 _LONGEST_KEY: Final = 255
@@ -31,23 +32,44 @@ def payload_of(
     *,
     runbook: str,
     run_id: str,
-    outcome: Outcome,
+    outcome: Outcome | None,
     duration: float,
     waited: float,
     trace: str | None,
     moment: datetime,
     notify: Sequence[str] = (),
+    ending: str | None = None,
+    failure: Failure | None = None,
+    failed_step: str | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of every webhook; `notify` only if a rule on the outcome names people."""
-    code = _cut(outcome.code, _LONGEST_CODE)
+    """Return the fields of every webhook; `notify` only if a rule on the outcome names people.
+
+    ending: how a run without an outcome ended; then `failure` says why, and `outcome` is null
+    """
     took = duration_of(duration)
-    text = f"{runbook}: {outcome.category} ({code}) after {took}, run {run_id}"
+    if outcome is not None:
+        code = _cut(outcome.code, _LONGEST_CODE)
+        ended: dict[str, Any] = {
+            "outcome": {"category": outcome.category, "code": code, "meta": shortened(outcome.meta)}
+        }
+        what = f"{outcome.category} ({code})"
+    else:
+        why = _cut(failure.message if failure is not None else "no reason given", _LONGEST_SUMMARY)
+        kind = failure.kind if failure is not None else None
+        ended = {
+            "outcome": None,
+            "status": ending,
+            "failure": {"kind": kind, "message": why},
+            "failed_step": failed_step,
+        }
+        what = f"{ending}{f' at {failed_step}' if failed_step else ''} ({why})"
+    text = f"{runbook}: {what} after {took}, run {run_id}"
     audience = f", for {', '.join(notify)}" if notify else ""
     return {
         **({"notify": list(notify)} if notify else {}),
         "runbook": runbook,
         "run_id": run_id,
-        "outcome": {"category": outcome.category, "code": code, "meta": shortened(outcome.meta)},
+        **ended,
         "duration": took,
         "waited": duration_of(waited),
         "trace": trace,
@@ -59,18 +81,21 @@ def payload_of(
 def pagerduty_event(payload: Mapping[str, Any], severity: str, host: str) -> dict[str, Any]:
     """Return the fields of PagerDuty's Events API v2, without the routing key."""
     outcome, runbook = payload["outcome"], payload["runbook"]
-    summary = f"{runbook}: {outcome['category']} ({outcome['code']})"
+    category, code = payload.get("status"), payload.get("failed_step") or "run"
+    if outcome is not None:
+        category, code = outcome["category"], outcome["code"]
+    summary = f"{runbook}: {category} ({code})"
     return {
         "event_action": "trigger",
         # One incident for each outcome of a runbook, however often it occurs.
-        "dedup_key": f"gert/{runbook}/{outcome['category']}/{outcome['code']}"[:_LONGEST_KEY],
+        "dedup_key": f"gert/{runbook}/{category}/{code}"[:_LONGEST_KEY],
         "payload": {
             "summary": _cut(printable(summary), _LONGEST_SUMMARY),
             "source": host,
             "severity": severity,
             "timestamp": payload["timestamp"],
             "component": runbook,
-            "custom_details": {name: payload[name] for name in ("run_id", "outcome", "duration", "waited", "trace")},
+            "custom_details": {name: payload[name] for name in _DETAILS if name in payload},
         },
     }
 

@@ -99,6 +99,7 @@ class Run:
         "plan",
         "program",
         "reader",
+        "refusals",
         "setup",
         "skipped_write",
         "warnings",
@@ -119,6 +120,8 @@ class Run:
         self.outcomes: list[Outcome] = []
         self.denied: dict[str, DeniedStep] = {}
         """Steps that the policy denied on any explored path; of the items of a loop, the first."""
+        self.refusals: dict[str, SkipReason] = {}
+        """Why steps were not allowed to run, by path."""
         planner = Planner(setup.program, setup.policies)
         self.plan, self.end_settings = planner.plan, planner.end_settings
         self.reader: tuple[str, str] = ("", "")

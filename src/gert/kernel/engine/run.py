@@ -24,7 +24,7 @@ from gert.kernel.events.runbook import (
     RunComplete,
     RunStart,
 )
-from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.events.vocabulary import RunStatus, SkipReason
 from gert.kernel.governance.decide import decide_outcome
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_value
@@ -35,6 +35,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     duration: seconds from its first to its last event
     waited: the part of it spent waiting for people, a free lane or a resume
+    reason: why a step was not allowed to run, where that failed the run
     notify: people to notify, from the rules on the outcome
     """
 
@@ -44,6 +45,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     failure: Failure | None = None
     failed_step: str | None = None
+    reason: SkipReason | None = None
     reachable_outcomes: tuple[Outcome, ...] = ()
     denied: tuple[DeniedStep, ...] = ()
     finally_failure: Failure | None = None
@@ -82,6 +84,7 @@ def run(setup: Setup) -> Steps[RunResult]:
         notify=() if outcome is None else tuple(sorted(decide_outcome(outcome.category, setup.policies).notify)),
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
+        reason=context.refusals.get(result.failed_step or "") if status == "failed" else None,
         reachable_outcomes=tuple(_plain_outcome(each) for each in context.outcomes) if setup.explores else (),
         denied=tuple(context.denied.values()) if setup.explores else (),
         finally_failure=after,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.errors import InputError
+from gert.errors import GertError, InputError
 from gert.kernel.engine.clock import format_wait
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import StepSettings
@@ -28,7 +28,24 @@ RESERVED_SCOPES: Final = frozenset({REPEAT, STEP})
 
 def flow_start_event(step: Step, frame: Frame) -> Emit:
     """Return the start event of a loop, or of a step that only directs flow."""
-    return Emit(StepStart(step_id=frame.step_id, step_type=step.type, extensions=step.extensions), frame.path, None)
+    started = StepStart(
+        step_id=frame.step_id, step_type=step.type, title=title_of(step, frame), extensions=step.extensions
+    )
+    return Emit(started, frame.path, None)
+
+
+def title_of(step: Step, frame: Frame) -> str | None:
+    """Return the title of a step after templates; a title that cannot be rendered is left out, the step still runs."""
+    if step.title is None:
+        return None
+    item = step.for_each.as_ if step.for_each is not None and not (frame.path or "").endswith("]") else None
+    if item is not None and any(each.path[:1] == (item,) for each in step.title.references):
+        return None  # the title of one item names no loop
+    try:
+        text: str = masked(frame.render_text(step.title))
+        return text
+    except GertError:
+        return None
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -62,6 +79,7 @@ def step_start_event(
         started = StepStart(
             step_id=frame.step_id,
             step_type="tool",
+            title=title_of(step, frame),
             contract_summary=settings.summary,
             tool=step.tool,
             action=settings.action,
@@ -74,6 +92,7 @@ def step_start_event(
         started = StepStart(
             step_id=frame.step_id,
             step_type=step.type,
+            title=title_of(step, frame),
             contract_summary=settings.summary,
             extension=step.extension if isinstance(step, ExtensionStep) else None,
             inputs=masked_inputs(inputs, settings.contract) if isinstance(step, ExtensionStep) else {},
@@ -131,6 +150,8 @@ def step_complete_event(step: Step, result: Result, frame: Frame, start: float) 
         exit_code=result.exit_code,
         child_run_id=result.child_run_id,
     )
+    if result.reason is not None and result.failure is not None:
+        frame.run.refusals.setdefault(frame.path or frame.step_id, result.reason)
     if result.status != "success" or result.attempts > 1 or result.evidence or result.assumed:
         completed = msgspec.structs.replace(
             completed,

@@ -15,11 +15,12 @@ __all__ = ["Relaxation", "relaxations"]
 
 
 class Relaxation(msgspec.Struct, frozen=True):
-    """A claim that would weaken the outer contract; `property` is its key."""
+    """A claim that would weaken the outer contract; `property` is its key, `hint` the way out."""
 
     property: str
     message: str
     parameter: str | None = None
+    hint: str | None = None
 
 
 TAGS: Final = ("effects", "reads", "writes")
@@ -51,7 +52,9 @@ def _lost_tags(outer: Declared | Contract, child: Declared, parent_name: str) ->
         had: Tags | None = getattr(outer, name)
         has: Tags | None = getattr(child, name)
         if had and has is not None and not had <= has:
-            yield Relaxation(name, f"`{name}` may only grow; {parent_name} also has {_listed(had - has)}")
+            lost = _listed(had - has)
+            hint = f"repeat {lost}, or move `{name}` from the tool to its actions"
+            yield Relaxation(name, f"`{name}` may only grow; {parent_name} also has {lost}", hint=hint)
     # `side_effects: true` only adds `unknown`; only `false` can relax.
     if child.effects is None and child.side_effects is False and (outer.effects or _is_undeclared(outer)):
         yield Relaxation(

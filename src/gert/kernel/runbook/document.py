@@ -48,6 +48,16 @@ DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
 API_VERSIONS: Final = {kind.api_version: name for name, kind in DOCUMENT_KINDS.items() if kind.api_version}
 
 
+# Keys that only one kind of document has, for files without an `apiVersion`.
+_TELLING: Final = {
+    "steps": runbook.API_VERSION,
+    "actions": tool.API_VERSION,
+    "cases": policy_test.API_VERSION,
+    "rules": policy.API_VERSION,
+    "governance": policy.API_VERSION,
+}
+
+
 # Text that marks a gert document, even if it cannot be parsed.
 _OURS: Final = r"(?m)^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy|policy-test|skill|secrets-policy)/"
 _ONLY_OURS: Final = r"(?:^|/)(?:gert-(?:project|config)\.ya?ml|\.gert/config\.ya?ml)$"
@@ -137,12 +147,18 @@ def _wrong_version(root: Any, kind: str) -> Finding | None:
     return error("S08", ("apiVersion",), f"expected `{wanted}`, found {describe(said)}")
 
 
+def _first_line(root: Map) -> str:
+    """The line to write, as the other keys suggest."""
+    guess = next((version for key, version in _TELLING.items() if key in root), None)
+    return f"begin the file with `apiVersion: {guess}`" if guess else f"one of {listing(API_VERSIONS)}"
+
+
 def _unrecognized(root: Any) -> Finding:
     """S08: report a file whose kind cannot be determined."""
     if not isinstance(root, Map):
         return error("S08", (), f"expected a gert document, found {describe(root)}", "a document is a map of keys")
     if "apiVersion" not in root:
-        return error("S08", (), "`apiVersion` is missing", f"one of {listing(API_VERSIONS)}")
+        return error("S08", (), "`apiVersion` is missing", _first_line(root))
     said = root["apiVersion"]
     if not isinstance(said, str):
         message = f"expected an apiVersion, found {describe(said)}"

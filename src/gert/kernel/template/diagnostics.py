@@ -12,6 +12,8 @@ from gert.kernel.template.wording import shown
 _NAME = re.compile(r"[.$]?\w*(?:[./]\w+)*")
 _DASHED = re.compile(r"[.$]?\w*(?:[./-]\w+)*")
 
+_ENDS = re.compile(r"\s*(-?\}\}|\||\)|$)")
+
 _LONGEST_REWRITTEN = 200
 
 # Longer operators first.
@@ -197,7 +199,9 @@ def unknown_function(name: str, source: str, at: int) -> TemplateSyntaxError:
     known = word_hint(name, source, at)
     if known:
         return TemplateSyntaxError(f"`{name}` is not part of the template language", offset=at, hint=known)
-    return TemplateSyntaxError(f"unknown function {shown(name)}", offset=at, hint=_instead(name))
+    # A word without arguments is the name of data without its dot: no function is called that way.
+    is_alone = _ENDS.match(source, at + len(name)) is not None
+    return TemplateSyntaxError(f"unknown function {shown(name)}", offset=at, hint=_instead(name, is_alone=is_alone))
 
 
 def word_hint(name: str, source: str, at: int) -> str | None:
@@ -211,7 +215,7 @@ def word_hint(name: str, source: str, at: int) -> str | None:
     return _WORDS.get(name)
 
 
-def _instead(name: str) -> str:
+def _instead(name: str, *, is_alone: bool) -> str:
     world = _WORLD.get(name) or ("randomness" if re.match("rand[A-Z]|uuid", name) else None)
     if world:
         return f"a template has no {world}; give it the value as data"
@@ -220,7 +224,7 @@ def _instead(name: str) -> str:
     from difflib import get_close_matches
 
     known = {word.lower(): word for word in FUNCTIONS}
-    near = get_close_matches(name.lower(), known, n=1)
+    near = [] if is_alone else get_close_matches(name.lower(), known, n=1)
     if near:
         return f"did you mean `{known[near[0]]}`?"
     return f'write `.{name}` for data, or `"{name}"` for text'

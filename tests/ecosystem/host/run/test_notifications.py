@@ -120,10 +120,18 @@ def test_the_same_ending_of_a_runbook_is_the_same_incident() -> None:
 # --- whom
 
 
-def test_nobody_is_told_of_a_run_without_an_outcome() -> None:
+def test_a_run_that_was_cancelled_has_no_notice() -> None:
     with serving(status(200)) as server:
-        assert told(notice_of(webhook=server.url()), result=result(None)) == []
+        cancelled = RunResult(status="cancelled", duration=1.0)
+        assert told(notice_of(webhook=server.url()), result=cancelled) == []
     assert not server.requests
+
+
+def test_a_run_without_an_outcome_is_told_with_its_failure() -> None:
+    with serving(status(200)) as server:
+        (sent,) = told(notice_of(webhook=server.url()), result=result(None))
+    assert (sent.category, sent.status) == (None, "failed")
+    assert server.requests[0].said["failure"]["message"] == "no reason given"
 
 
 def test_a_notice_without_an_address_tells_nobody() -> None:

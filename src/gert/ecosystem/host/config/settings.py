@@ -27,18 +27,22 @@ from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config, TelemetryBlock
 from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.runner import RunnerBlock, VaultBlock
-from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
+from gert.kernel.runbook.documents.shared import Notify, OnOutcome, OutcomeNotice
 from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.validate import validate
 
 TRACES_DIR: Final = "GERT_TRACES_DIR"
 POLICY: Final = "GERT_POLICY"
 
+FAILED: Final = "failed"
+_ENDINGS: Final = {"governance_denied": "denied", "approval_rejected": "rejected"}
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a folder; paths are absolute.
 
     on_outcome: whom to notify, by outcome category
+    notify: whom to notify of runs without an outcome: `failed`, `denied`, `rejected`
     witness: the file or URL that sealed heads are appended to
     policies: files and folders of the floor
     webhook_hosts: hosts that a runbook's own webhooks may use
@@ -55,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     witness: str | None = None
     witness_required: bool = False
     on_outcome: Mapping[str, OutcomeNotice] = field(default_factory=dict)
+    notify: Mapping[str, OutcomeNotice] = field(default_factory=dict)
     policies: tuple[str, ...] = ()
     demanded: tuple[str, ...] = ()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -101,9 +106,18 @@ def settings_for(
 def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> list[OutcomeNotice]:
     """The notices that a runbook and the settings define for this result, the runbook's own first."""
     if result.outcome is None:
-        return []
+        ending = ending_of(result)
+        notice = settings.notify.get(ending or "") or (settings.notify.get(FAILED) if ending else None)
+        return [notice] if notice is not None else []
     places = (notices_of(meta.on_outcome), settings.on_outcome)
     return [place[result.outcome.category] for place in places if result.outcome.category in place]
+
+
+def ending_of(result: RunResult) -> str | None:
+    """How a run without an outcome ended, as `notify` names it; a run that a person cancelled has no notice."""
+    if result.status not in ("failed", "error"):
+        return None
+    return _ENDINGS.get(result.reason or "", FAILED)
 
 
 def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
@@ -123,7 +137,7 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
 
 
 def _addresses(settings: Settings, own: OnOutcome | None = None) -> Iterator[str | None]:
-    for notice in (*notices_of(own).values(), *settings.on_outcome.values()):
+    for notice in (*notices_of(own).values(), *settings.on_outcome.values(), *settings.notify.values()):
         yield from (notice.webhook, notice.pagerduty_routing_key)
     if settings.witness is not None and "://" in settings.witness:
         yield settings.witness
@@ -144,6 +158,11 @@ def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
     return {category: notice for category, notice in named.items() if notice is not None}
 
 
+def _endings_of(block: Notify | None) -> dict[str, OutcomeNotice]:
+    named = {name: getattr(block, name) for name in (FAILED, *_ENDINGS.values())} if block is not None else {}
+    return {name: notice for name, notice in named.items() if notice is not None}
+
+
 def require_sound(checked: Checked) -> Checked:
     """Return a document without errors, or raise its first error."""
     for finding in checked.findings:
@@ -152,6 +171,7 @@ def require_sound(checked: Checked) -> Checked:
             raise DocumentError(
                 f"{where}: {finding.message}",
                 hint=finding.hint or f"run `gert validate {checked.file}` for all findings",
+                findings=[{"file": checked.file, **each.as_json()} for each in checked.findings],
             )
     return checked
 
@@ -241,6 +261,7 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
         witness=weaker.witness if witness is None else witness_place(folder, witness),
         witness_required=weaker.witness_required or (stronger.ledger is not None and stronger.ledger.witness_required),
         on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
+        notify={**weaker.notify, **_endings_of(stronger.notify)},
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **providers_in(file, stronger)},

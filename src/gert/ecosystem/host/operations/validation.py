@@ -8,18 +8,29 @@ from gert.ecosystem.host.shapes import CheckedFile, Validation
 from gert.kernel.runbook.finding import Severity
 
 
+def passes(counted: Counter[Severity], *, strict: bool = False) -> bool:
+    """Whether findings let a document pass: no errors, and with `strict` no warnings."""
+    return not counted[Severity.ERROR] and not (strict and counted[Severity.WARNING])
+
+
+def is_valid(checked: Checked, *, strict: bool = False) -> bool:
+    """Whether one document passes."""
+    return checked.document.is_sound and passes(Counter(each.severity for each in checked.findings), strict=strict)
+
+
 def validation_of(
     checked: Sequence[Checked],
     counted: Counter[Severity],
     *,
     valid: bool,
+    strict: bool = False,
     shown: Callable[[str], str] = str,
     most: int | None = None,
 ) -> Validation:
     """The findings of files; with `most`, only so many files, and so many findings of each."""
     return {
         "valid": valid,
-        "files": [_file(each, shown, most) for each in checked[:most]],
+        "files": [_file(each, shown, most, strict=strict) for each in checked[:most]],
         "summary": {
             "errors": counted[Severity.ERROR],
             "warnings": counted[Severity.WARNING],
@@ -28,11 +39,11 @@ def validation_of(
     }
 
 
-def _file(checked: Checked, shown: Callable[[str], str], most: int | None) -> CheckedFile:
+def _file(checked: Checked, shown: Callable[[str], str], most: int | None, *, strict: bool) -> CheckedFile:
     return {
         "file": shown(checked.file),
         "kind": checked.document.kind,
-        "valid": checked.document.is_sound,
+        "valid": is_valid(checked, strict=strict),
         "findings": [
             {
                 "rule": each.rule,

@@ -5,11 +5,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from gert._version import __version__
+from gert.ecosystem.host.config.settings import ending_of
 from gert.ecosystem.host.run.driver.signals import INTERRUPTED, Relay, interruptible
 from gert.ecosystem.host.run.record.journal import Journal, now
 from gert.ecosystem.notify.addresses import expand, shown
@@ -27,6 +28,7 @@ from gert.kernel.runbook.documents.shared import OutcomeNotice
 
 HEADERS: Final[Mapping[str, str]] = {"Content-Type": "application/json", "User-Agent": f"gert/{__version__}"}
 _LONGEST_SHOWN: Final = 500
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class _Letter(msgspec.Struct, frozen=True):
@@ -36,7 +38,8 @@ class _Letter(msgspec.Struct, frozen=True):
     """
 
     shown: str
-    category: OutcomeCategory
+    category: OutcomeCategory | None
+    status: str | None = None
     url: str = ""
     key: str = ""
     body: bytes = b""
@@ -50,6 +53,7 @@ class _Letter(msgspec.Struct, frozen=True):
         return WebhookSent(
             url=self.shown,
             category=self.category,
+            status=self.status,
             delivered=delivered,
             attempts=attempts,
             status_code=status_code,
@@ -73,13 +77,14 @@ async def send_notices(
     redactor: Redactor,
     host: str = "gert",
 ) -> list[WebhookSent]:
-    """Send all notices of an outcome at once, and report what became of each.
+    """Send all notices of a run at once, and report what became of each.
 
     Cancelled, it gives up what is still under way, and says that.
     """
-    outcome = result.outcome
-    if outcome is None:
+    outcome, ending = result.outcome, ending_of(result)
+    if outcome is None and ending is None:
         return []
+    category = outcome.category if outcome is not None else None
     letters = []
     for notice in notices:
         template = notice.webhook or (PAGERDUTY if notice.pagerduty_routing_key else None)
@@ -90,7 +95,10 @@ async def send_notices(
             payload = payload_of(
                 runbook=runbook,
                 run_id=run_id,
-                outcome=msgspec.convert(masked(msgspec.to_builtins(outcome, enc_hook=str)), type(outcome)),
+                outcome=_masked(outcome),
+                ending=ending,
+                failure=_masked(result.failure),
+                failed_step=result.failed_step,
                 duration=result.duration,
                 waited=result.waited,
                 trace=trace,
@@ -98,13 +106,19 @@ async def send_notices(
                 notify=result.notify,
             )
             url, key, body = _written(notice, template, payload, environ, redactor, host)
-            letters.append(_Letter(where, outcome.category, url, key, body))
+            letters.append(_Letter(where, category, ending, url, key, body))
         except GertError as problem:
-            letters.append(_Letter(where, outcome.category, error=problem.message))
+            letters.append(_Letter(where, category, ending, error=problem.message))
         except Exception as problem:
             error = f"the notice could not be written ({type(problem).__name__})"
-            letters.append(_Letter(where, outcome.category, error=error))
+            letters.append(_Letter(where, category, ending, error=error))
     return await _send_all(list(_once(letters)))
+
+
+def _masked(value: _Struct | None) -> _Struct | None:
+    if value is None:
+        return None
+    return msgspec.convert(masked(msgspec.to_builtins(value, enc_hook=str)), type(value))
 
 
 async def record_notices(

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import ledger_arguments
 from gert.ecosystem.host.config.settings import notices_for
 from gert.ecosystem.host.config.state_dir import state_dir, state_dir_argument
 from gert.ecosystem.host.redrive.record import Opened, load_record
@@ -22,6 +24,7 @@ from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer
 from gert.ecosystem.host.run.record.rate_limit import claims_for
 from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.worlds import World
+from gert.errors import GertError, TraceError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AwaitApproval, CallExtension, CallTool, Request
 from gert.kernel.engine.run import RunResult
@@ -126,6 +129,9 @@ async def drive_run(session: Session) -> Executed:
             if ended.result is not None:
                 await _finish(session, ended, ended.result, relay)
             await session.journal.flush()
+        except TraceError as problem:
+            problem.hint = await _resume_hint(session, problem.hint)
+            raise
         finally:
             session.journal.close()
     prepared, setup = session.prepared, session.setup
@@ -144,6 +150,18 @@ async def drive_run(session: Session) -> Executed:
         state_words=_state_words(prepared),
         warning=session.journal.problem,
     )
+
+
+async def _resume_hint(session: Session, hint: str | None) -> str | None:
+    """The hint of a ledger that failed, with the command that resumes the run where something of it is recorded."""
+    ledger, run_id = session.opened.ledger, session.setup.run_id
+    if hint is None or "resume the run" not in hint or ledger is None:
+        return hint
+    with suppress(GertError):
+        if await ledger.head(run_id) is not None:
+            where = ledger_arguments(session.prepared.database) or _state_words(session.prepared)
+            return hint.replace("resume the run", f"`gert resume {run_id}{where}`")
+    return hint.replace("resume the run", "start the run again: nothing of it is recorded")
 
 
 async def _drive(session: Session, relay: Relay) -> _Ended:

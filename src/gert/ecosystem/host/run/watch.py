@@ -43,6 +43,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     interval: from the start of a run to the start of the next
     stop_on: outcome categories after which no other run begins
     trace_dir: where each run gets a trace of its own
+    keep_going: go on after a run that did not complete
     """
 
     run: RunOptions
@@ -50,6 +51,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     stop_on: frozenset[str] = frozenset()
     count: int | None = None
     trace_dir: str | None = None
+    keep_going: bool = False
 
 
 def next_due(due: float, interval: float, now: float) -> float:
@@ -60,7 +62,7 @@ def next_due(due: float, interval: float, now: float) -> float:
 class Watch:
     """A loop of runs, each on its own: what one leaves behind, the next does not see.
 
-    A run that does not complete ends the loop, because trying again does not mend it; so does an error that is raised.
+    A run that does not complete ends the loop, unless it keeps going; an error that is raised always does.
     The loop handles signals. Between runs the first one ends it. During a run the first Ctrl-C makes it the last
     run and a second cancels it, as SIGTERM and SIGHUP do at once; one more Ctrl-C at a terminal ends everything.
     """
@@ -115,7 +117,7 @@ class Watch:
     def _reason(self, number: int, executed: Executed) -> StopReason | None:
         if executed.interrupted:
             return "interrupted"
-        if executed.status != "completed":
+        if executed.status != "completed" and not self._options.keep_going:
             return "not-completed"
         outcome = executed.outcome
         if outcome is not None and outcome.category in self._options.stop_on:

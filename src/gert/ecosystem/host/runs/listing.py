@@ -15,8 +15,9 @@ from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.errors import Busy, GertError, TraceError, Unavailable
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete
+from gert.kernel.foundation.names import is_run_id
 from gert.kernel.ledger.port import OnUnreadable
-from gert.kernel.ledger.record import Head
+from gert.kernel.ledger.record import Head, RunFilter
 
 _MOST_LAST: Final = 64
 """Events after the end of a run: only notices that were sent."""
@@ -71,6 +72,14 @@ class Runs:
             raise no_such_run(named, self.place.name)
         return self.reader.ask(lambda ledger: find_run(ledger, named, self.place.name))
 
+    def recent(self, prefix: str, limit: int) -> list[tuple[str, str]]:
+        """The ids of the runs that were written to last, and the name and state of each; only heads are read."""
+        if not self.place.is_there or (prefix and not is_run_id(prefix)):
+            return []
+        chosen = RunFilter(prefix=prefix or None, limit=limit)
+        heads = self.reader.ask(lambda ledger: ledger.runs(chosen, lambda _, __: None))
+        return [(head.run_id, _about(head)) for head in heads]
+
     def entry(self, run_id: str) -> Entry:
         """One run; TraceError where there is none."""
         head = self.reader.head(run_id) if self.place.is_there else None
@@ -114,3 +123,8 @@ class Runs:
             if found.tickets:
                 entry.tickets = tuple(self.reader.ask(lambda ledger: Tickets(ledger).of_run(head.run_id)))
         return entry
+
+
+def _about(head: Head) -> str:
+    found = head.runbook
+    return f"{found.runbook} {found.ended or ''}".strip() if found is not None else head.kind

@@ -21,6 +21,7 @@ def run_row(entry: Entry) -> RunRow:
         "mode": found.mode if found is not None else None,
         "status": entry.status,
         "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
+        "why": _why(entry) or None,
         "events": entry.events,
         "duration": _seconds(entry),
         "waited": _waited(entry),
@@ -32,6 +33,17 @@ def run_row(entry: Entry) -> RunRow:
     if execution is not None:
         row["skill_id"], row["runner_id"] = execution.skill_id, execution.runner_id
     return row
+
+
+def _why(entry: Entry) -> str:
+    """Why a run did not complete, in a few words."""
+    found, execution = entry.head.runbook, entry.head.runner
+    if found is not None and found.failure:
+        return f"{found.failed_step}: {found.failure}" if found.failed_step else found.failure
+    if execution is not None and execution.message:
+        return execution.message
+    agent = entry.head.agent
+    return (agent.failure_reason or "") if agent is not None else ""
 
 
 def _seconds(entry: Entry) -> float | None:

@@ -87,7 +87,9 @@ def as_gert_error(error: BaseException) -> Exception:
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         return Forbidden(f"the database does not allow it: {_said(error)}")
     if isinstance(error, asyncpg.DiskFullError):
-        return Unavailable("the database cannot be written: no space left on device")
+        return Unavailable(
+            "the database cannot be written: no space left on device", hint="free space, then resume the run"
+        )
     if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError)):
         return Unavailable(f"the database cannot be used: {_said(error)}")
     return error if isinstance(error, Exception) else Unavailable(_said(error))

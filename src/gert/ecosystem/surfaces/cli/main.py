@@ -1,21 +1,33 @@
 """The `gert` command: its subcommands, and the one place where errors end the process."""
 
+import errno
 import gc
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from gert.ecosystem.host.config.machine.version import version_line
+from gert.ecosystem.surfaces.cli.help import EXIT_CODES, with_completion, with_exit_codes
 from gert.ecosystem.surfaces.cli.render.output import (
+    JsonOutput,
     discard_output,
+    error_document,
     escape_unencodable,
     print_error,
+    print_json_line,
 )
-from gert.errors import Exit, GertError, UsageError, exit_of
+from gert.errors import Exit, GertError, UsageError, code_of, exit_of
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMPLETE: Final = "_GERT_COMPLETE"
+"""Set by the completion script of a shell."""
 
 # Name, module under `commands`, and the line `gert --help` shows without loading it.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -64,9 +76,19 @@ class LazyGroup(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"gert.ecosystem.surfaces.cli.commands.{COMMANDS[cmd_name][0]}").command
+        module = import_module(f"gert.ecosystem.surfaces.cli.commands.{COMMANDS[cmd_name][0]}")
+        command: click.Command = with_exit_codes(module.command)
         gc.enable()
-        return command
+        return with_completion(command) if COMPLETE in os.environ else command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Complete a name from the table alone."""
+        from click.shell_completion import CompletionItem
+
+        named = [
+            CompletionItem(name, help=about) for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table alone."""
@@ -96,7 +118,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example: gert validate runbooks/ --strict",
+    epilog=f"Example: gert validate runbooks/ --strict\n\n{EXIT_CODES}",
 )
 @click.option(
     "--version",
@@ -114,9 +136,10 @@ def group() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
     given = sys.argv[1:] if arguments is None else arguments
+    JsonOutput.has_result = False
     try:
         escape_unencodable()
-        if arguments is None and "_GERT_COMPLETE" in os.environ:
+        if arguments is None and COMPLETE in os.environ:
             return _complete()
         # Not `group.main`: it would exit the process itself when the reader of its output has exited.
         with group.make_context("gert", list(given)) as running:
@@ -126,8 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except GertError as problem:
-        print_error(problem.message, problem.hint)
-        return exit_of(problem)
+        return _fail(given, code_of(problem), problem.message, problem.hint, exit_of(problem), problem)
     except click.exceptions.NoArgsIsHelpError as problem:
         click.echo(problem.format_message(), err=True)
         return Exit.USAGE
@@ -135,27 +157,40 @@ def main(arguments: list[str] | None = None) -> int:
         context = getattr(problem, "ctx", None)
         hint = f"run `{context.command_path} --help` for usage" if context is not None else None
         message = problem.format_message().rstrip(".").replace("'", "`")
-        print_error(message[:1].lower() + message[1:], hint)
-        return Exit.USAGE
+        return _fail(given, "usage", message[:1].lower() + message[1:], hint, Exit.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        print_error("interrupted")
-        return Exit.INTERRUPTED
+        return _fail(given, "interrupted", "interrupted", None, Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has exited (`gert schema | head`): not an error, but not a result either.
         discard_output()
         return Exit.READER_GONE
     except OSError as problem:
-        print_error(*_system_error(problem))
+        code = _fail(given, "system", *_system_error(problem), Exit.ENGINE)
         discard_output()
-        return Exit.ENGINE
+        return code
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):
             raise
-        print_error(
+        return _fail(
+            given,
+            "internal",
             f"internal error: {type(problem).__name__}: {problem}",
             "this is a bug in gert: set GERT_DEBUG=1 for the traceback, and please report it",
+            Exit.ENGINE,
         )
-        return Exit.ENGINE
+
+
+def _fail(
+    given: list[str], code: str, message: str, hint: str | None, exit_code: Exit, problem: GertError | None = None
+) -> int:
+    """Report an error: to people on standard error, and with --json to programs on standard output."""
+    options = given[: given.index("--")] if "--" in given else given
+    if "--json" in options and not JsonOutput.has_result:
+        with suppress(OSError):
+            print_json_line({"error": error_document(code, message, hint, exit_code, problem)})
+            _flush()
+    print_error(message, hint)
+    return exit_code
 
 
 def _complete() -> int:
@@ -163,7 +198,7 @@ def _complete() -> int:
     from click.shell_completion import shell_complete
 
     gc.enable()
-    return shell_complete(group, {}, "gert", "_GERT_COMPLETE", os.environ["_GERT_COMPLETE"])
+    return shell_complete(group, {}, "gert", COMPLETE, os.environ[COMPLETE])
 
 
 def _system_error(problem: OSError) -> tuple[str, str | None]:
@@ -171,7 +206,9 @@ def _system_error(problem: OSError) -> tuple[str, str | None]:
         os.getcwd()
     except OSError:
         return "the working directory no longer exists", "change to a directory that exists"
-    return f"system error: {(problem.strerror or str(problem)).lower()}", None
+    full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+    hint = "free space, then run the command again; `gert run list` shows runs to resume" if full else None
+    return f"system error: {(problem.strerror or str(problem)).lower()}", hint
 
 
 def _flush() -> None:

@@ -187,6 +187,7 @@ class WebhookSent(Payload, frozen=True, kw_only=True):
     """A notification about the outcome was sent, or given up; written after `run_complete`, outside the seal.
 
     url: the URL, without secrets
+    status: how a run without an outcome ended: `failed`, `denied` or `rejected`
     attempts: how often it was tried
     status_code: the last response status, if there was one
     """
@@ -196,5 +197,6 @@ class WebhookSent(Payload, frozen=True, kw_only=True):
     delivered: bool
     attempts: int
     category: OutcomeCategory | None = None
+    status: str | None = None
     status_code: int | None = None
     error: str | None = None

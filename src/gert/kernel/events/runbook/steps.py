@@ -13,6 +13,7 @@ class StepStart(Payload, frozen=True, kw_only=True):
     """A step is about to execute; no request has been made yet.
 
     type: the type of the step
+    title: its title after templates, redacted
     contract_summary: effects, reads, writes, deterministic, idempotent and risk
     inputs: the inputs after templates, defaults and `inputs_from`, redacted
     secrets: the names of the secrets the step is given
@@ -22,6 +23,7 @@ class StepStart(Payload, frozen=True, kw_only=True):
     type: ClassVar[str] = "step_start"
     step_id: str
     step_type: str = field(name="type")
+    title: str | None = None
     contract_summary: dict[str, Any] = field(default_factory=dict)
     tool: str | None = None
     action: str | None = None

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gert.kernel.runbook.documents.policy import GROUPS
 from gert.kernel.runbook.documents.runner import RUNNERS, RunnerBlock
-from gert.kernel.runbook.documents.shared import KEY_REFERENCE, WEBHOOK_URL, OnOutcome
+from gert.kernel.runbook.documents.shared import KEY_REFERENCE, WEBHOOK_URL, Notify, OnOutcome
 from gert.kernel.runbook.finding import Path
 from gert.kernel.runbook.kinds import (
     BOOL,
@@ -154,6 +154,7 @@ class Config(Model):
     ledger: LedgerBlock | None = optional(Nested(LedgerBlock), "how the ledger is witnessed")
     telemetry: TelemetryBlock | None = optional(Nested(TelemetryBlock), "export of runs to OpenTelemetry")
     on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to notify, by outcome category")
+    notify: Notify | None = optional(Nested(Notify), "whom to notify of runs that failed, were denied or rejected")
     webhook_hosts: tuple[str, ...] = optional(
         ListOf(Word("a host such as `hooks.example.com` or `127.0.0.1:8080`", pattern=HOST)),
         "hosts that webhooks of runbooks may be sent to; without a port, any port",

@@ -43,3 +43,13 @@ class OnOutcome(Model):
     escalated: OutcomeNotice | None = optional(Nested(OutcomeNotice), "handed to another team")
     no_action: OutcomeNotice | None = optional(Nested(OutcomeNotice), "nothing had to be done")
     needs_rca: OutcomeNotice | None = optional(Nested(OutcomeNotice), "mitigated, root cause unknown")
+
+
+class Notify(Model):
+    """Whom to notify of runs that end without an outcome."""
+
+    failed: OutcomeNotice | None = optional(Nested(OutcomeNotice), "the run failed, or ended in an error")
+    denied: OutcomeNotice | None = optional(Nested(OutcomeNotice), "a policy denied a step (default: as `failed`)")
+    rejected: OutcomeNotice | None = optional(
+        Nested(OutcomeNotice), "an approval was rejected or not given in time (default: as `failed`)"
+    )

@@ -410,3 +410,16 @@ def test_it_ends_when_nobody_reads_it_any_more(project: Project) -> None:
         process.stdout.close()
         until(lambda: process.poll() is not None)
     assert process.returncode == 141
+
+
+def test_a_watch_keeps_going_after_runs_that_fail_and_says_so_in_the_end(project: Project) -> None:
+    project.script("count", f"printf x >> {project.root}/count; [ $(wc -c < {project.root}/count) != 2 ]")
+    project.runbook(call("count", "count"), tools=["count"])
+    stopped = watch(project, "--count", "3").ended(3)
+    assert len(stopped.out.splitlines()) == 2
+    (project.root / "count").unlink()
+    ran = watch(project, "--count", "3", "--keep-going").ended(3)
+    assert [line[10] for line in ran.out.splitlines()] == ["✓", "✗", "✓"]
+    assert "stopping" not in ran.out
+    (project.root / "count").write_text("xx")
+    watch(project, "--count", "2", "--keep-going").ended(0)

@@ -1,6 +1,7 @@
 """People: approvals, evidence and inputs, at a terminal, through a pipe, and from files."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.ecosystem.surfaces.cli.workbench import Project, completed, note, of_
 
 ASK = {"rules": [{"name": "ask first", "effects": ["restart"], "action": "require-approval"}, {"default": "allow"}]}
 RESTART = {"effects": ["files", "restart"]}
+WRITES = {"effects": ["files"], "writes": ["pods"]}
 LOOK: dict[str, Any] = {
     "id": "look",
     "type": "manual",
@@ -64,6 +66,90 @@ def test_somebody_approves(project: Project) -> None:
     order = [event["type"] for event in events]
     assert order.index("approval_submitted") < order.index("approval_response") < order.index("approval_resolved")
     project.verifies()
+
+
+def test_the_prompt_is_compact_and_has_the_rest_on_request(project: Project) -> None:
+    asking(project)
+    with Terminal(project, "--as", "kim") as terminal:
+        terminal.expect("approval needed for step `restart`")
+        for part in ("command:", "inputs:", "word: restart", "because:", "rule: runbook rule 1 `ask first`"):
+            terminal.expect(part)
+        terminal.expect("approve?")
+        compact = terminal.screen[terminal.screen.index("approval needed") :]
+        assert "sha256:" not in compact
+        assert len(compact.splitlines()) <= 8
+        terminal.type("?\n")
+        for part in ("risk:", "asked by:", "kim", "request:", "sha256:"):
+            terminal.expect(part)
+        terminal.answer("approve?", "y")
+        terminal.ended(0)
+    assert project.noted() == ["restart", "after"]
+
+
+def test_the_lines_of_a_diff_are_coloured_in_the_preview(project: Project) -> None:
+    action = {"argv": ["true"], "preview": {"argv": ["printf", "%s\\n", "-old", "+new", " same"]}}
+    tool = {"apiVersion": "tool/v0", "meta": {"name": "apply"}, "contract": WRITES, "actions": {"go": action}}
+    project.write("tools/apply.tool.yaml", tool)
+    asks = {"rules": [{"writes": ["pods"], "action": "require-approval"}, {"default": "allow"}]}
+    project.runbook({"id": "restart", "type": "tool", "tool": "apply"}, tools=["apply"], governance=asks)
+    with Terminal(project, environ={"TERM": "xterm"}) as terminal:
+        terminal.expect("\x1b[31m    │ -old\x1b[0m")
+        terminal.expect("\x1b[32m    │ +new\x1b[0m")
+        terminal.expect("\n    │  same")
+        terminal.answer("approve?", "y")
+        terminal.ended(0)
+
+
+class TestTheItemsOfALoop:
+    def looping(self, project: Project, **rule: Any) -> None:
+        governance = {"rules": [{**ASK["rules"][0], **rule}, {"default": "allow"}]}  # type: ignore[dict-item]
+        each = note("restart", "{{ .pod }}", contract=RESTART)
+        each["for_each"] = {"over": ["a", "b", "c"], "as": "pod", "parallel": True}
+        project.runbook(each, governance=governance)
+
+    def test_all_that_are_open_and_shown_are_approved_at_once_each_with_its_own_record(self, project: Project) -> None:
+        self.looping(project)
+        with Terminal(project, "--as", "kim") as terminal:
+            approved = 0
+            while approved < 3:
+                terminal.expect("approve?")
+                # On a slow machine an item may ask later; then it is not in this dialogue.
+                shown = re.findall(r"a = all (\d)", terminal.screen[terminal.screen.rindex("approve?") - 1 :])
+                asked = len(set(re.findall(r"word: ([abc])", terminal.screen)))
+                terminal.type("a all of them\n" if asked - approved > 1 else "y alone\n")
+                approved = asked
+                assert shown or asked
+            terminal.ended(0)
+        assert sorted(project.noted()) == ["a", "b", "c"]
+        responses = of_type(project.run().events(), "approval_response")
+        assert len({each["data"]["ticket_id"] for each in responses}) == 3
+        assert len({each["data"]["request_hash"] for each in responses}) == 3
+        assert {each["data"]["approver_id"] for each in responses} == {"kim"}
+        project.verifies()
+
+    def test_yes_approves_only_the_first(self, project: Project) -> None:
+        self.looping(project)
+        with Terminal(project) as terminal:
+            terminal.answer("approve?", "y")
+            terminal.answer("approve?", "n")
+            terminal.answer("approve?", "n")
+            terminal.ended(3)
+        noted = {
+            each["path"] for each in of_type(project.run().events(), "approval_response") if each["data"]["approved"]
+        }
+        assert noted == {"restart[0]"}
+
+    @pytest.mark.parametrize("rule", [{"min_approvers": 2}, {"approvers": ["kim"]}, {"separation_of_duties": True}])
+    def test_where_particular_people_have_to_approve_each_item_is_asked_about(
+        self, project: Project, rule: dict[str, Any]
+    ) -> None:
+        self.looping(project, **rule)
+        with Terminal(project, "--as", "kim") as terminal:
+            terminal.answer("approver", "lee" if "approvers" not in rule else "kim")
+            terminal.expect("approve?")
+            assert "a = all" not in terminal.screen
+            terminal.type(INTERRUPT)
+            terminal.ended(130)
 
 
 @pytest.mark.parametrize("answer", ["n", "N not now", "no", ""])

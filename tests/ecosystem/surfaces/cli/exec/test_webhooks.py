@@ -337,3 +337,55 @@ def test_whoever_sends_nothing_loads_nothing_for_it(project: Project) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "[]\n"
+
+
+class TestRunsWithoutAnOutcome:
+    """`notify` in the settings: runs that failed, were denied or rejected."""
+
+    def ended(self, project: Project, notify: dict[str, Any], *steps: Any, action: str = "allow", code: int = 3) -> Ran:
+        project.write("gert-project.yaml", {"name": "bench", "notify": notify})
+        project.tool("bad", ["sh", "-c", "exit 3"])
+        project.note_tool("asks", contract={"writes": ["disk"]})
+        governance = {"rules": [{"writes": ["disk"], "action": action}, {"default": "allow"}]}
+        project.runbook(*steps, tools=["note", "bad", "asks"], governance=governance)
+        return project.exec("--json").ended(code)
+
+    @pytest.mark.parametrize(
+        ("steps", "action", "status", "step"),
+        [
+            ([{"id": "bad", "type": "tool", "tool": "bad"}], "allow", "failed", "bad"),
+            ([note("two", tool="asks")], "deny", "denied", "two"),
+            ([{"id": "g", "type": "group", "steps": [note("two", tool="asks")]}], "deny", "denied", "g/two"),
+            ([note("two", tool="asks")], "require-approval", "rejected", "two"),
+        ],
+        ids=["failed", "denied", "denied in a group", "rejected"],
+    )
+    @pytest.mark.parametrize("is_named", [True, False], ids=["named", "as failed"])
+    def test_are_told(
+        self, project: Project, steps: list[Any], action: str, status: str, step: str, is_named: bool
+    ) -> None:
+        with serving(OK) as server:
+            ran = self.ended(
+                project, {status if is_named else "failed": {"webhook": server.url()}}, *steps, action=action
+            )
+        (request,) = server.requests
+        said = request.said
+        assert (said["run_id"], said["status"], said["failed_step"]) == (ran.said["run_id"], status, step)
+        assert said["outcome"] is None
+        assert said["failure"]["message"]
+        assert f"{status} at {step}" in said["text"]
+        (sent,) = told(project)
+        assert (sent["status"], sent["delivered"]) == (status, True)
+
+    def test_reach_pagerduty_with_their_step(self, project: Project) -> None:
+        with serving(OK) as server:
+            notice = {"webhook": server.url(), "pagerduty_severity": "critical"}
+            self.ended(project, {"failed": notice}, {"id": "bad", "type": "tool", "tool": "bad"})
+        (request,) = server.requests
+        assert request.said["dedup_key"] == "gert/book/failed/bad"
+        assert request.said["payload"]["severity"] == "critical"
+
+    def test_an_outcome_is_no_such_ending(self, project: Project) -> None:
+        with serving(OK) as server:
+            self.ended(project, {"failed": {"webhook": server.url()}}, note("one"), code=0)
+        assert server.requests == []

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
-from gert.ecosystem.surfaces.cli.live.terminal import FULL, LiveView, Screen
+from gert.ecosystem.surfaces.cli.live.terminal import FULL, MOST_MEANWHILE, LiveView, Screen
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.path import child
@@ -125,6 +125,32 @@ class TestTheTree:
         stage.start("roll[1]")
         assert stage.tree == ["* roll  0ms  1 of 3  tool", "  * roll[1]  0ms  tool"]
 
+    def test_totals_of_long_loops_are_readable_and_only_active_items_are_listed(self, stage: Stage) -> None:
+        stage.start("roll")
+        stage.say(says.ForEachStart(step_id="roll", over="x", item_count=1000, parallel=True, variable="v"), "roll")
+        for n in range(5):
+            stage.start(f"roll[{n}]")
+            stage.done(f"roll[{n}]")
+        stage.start("roll[5]")
+        stage.done("roll[6]", "failed", failure=Failure("timeout", "late"))
+        assert stage.tree == ["* roll  0ms  6 of 1,000  tool", "  * roll[5]  0ms  tool"]
+        stage.view.close()
+        written = without_escapes(stage.out.getvalue())
+        assert "roll[4]" not in written
+        assert "✗ roll[6]" in written
+
+    def test_the_items_of_a_short_loop_each_keep_their_line(self, stage: Stage) -> None:
+        stage.start("roll")
+        stage.say(says.ForEachStart(step_id="roll", over="x", item_count=2, parallel=True, variable="v"), "roll")
+        stage.start("roll[0]")
+        stage.done("roll[0]")
+        stage.view.close()
+        assert "✓ roll[0]" in without_escapes(stage.out.getvalue())
+
+    def test_a_running_step_shows_its_title(self, stage: Stage) -> None:
+        stage.say(says.StepStart(step_id="a", step_type="tool", tool="curl", title="Is it up?\n\x1b[2J"), "a")
+        assert stage.tree == ["* a  0ms  Is it up? \ufffd[2J (curl)"]
+
     def test_a_repeat_says_how_far_it_is(self, stage: Stage) -> None:
         stage.start("again", "repeat")
         stage.say(says.RepeatStart(step_id="again", max=5), "again")
@@ -184,7 +210,7 @@ class TestBounds:
             stage.start(f"fan/{n}/s")
             stage.view.printed(f"fan/{n}/s", "stdout", "a\nb\nc\n")
         assert len(stage.rows) <= max(height - 2, 3)
-        assert re.search(r"… and \d+ more running", stage.rows[-2])
+        assert re.search(r"… and [\d,]+ more running", stage.rows[-2])
         stage.view.close()
 
     def test_output_gives_way_before_steps_do(self, stage: Stage) -> None:
@@ -300,6 +326,33 @@ class TestTheTerminalIsGivenBack:
         assert stage.out.getvalue() == before
         stage.view.unpause()
         until(lambda: "meanwhile" in stage.out.getvalue())
+        stage.view.close()
+
+    def test_other_lanes_stay_visible_during_a_question(self) -> None:
+        stage = self.drawn()
+        stage.start("both/west/copy")
+        stage.view.pause()
+        asked = without_escapes(stage.out.getvalue())
+        assert "running meanwhile:" in asked
+        assert "copy" in asked[asked.index("running meanwhile:") :]
+        stage.now += 2
+        stage.done("both/west/copy")
+        until(lambda: "✓ copy" in without_escapes(stage.out.getvalue()))
+        # Inserted above the prompt: what was typed there stays, and the cursor returns to it.
+        assert re.search(r"\x1bD\x1bM\x1b7\r\x1b\[L[^\n]*✓[^\n]*copy[^\n]*\x1b8\x1b\[B", stage.out.getvalue())
+        stage.view.close()
+
+    def test_few_lines_are_inserted_so_that_what_is_decided_on_stays_in_sight(self) -> None:
+        stage = self.drawn()
+        stage.view.pause()
+        stage.now += 2
+        for n in range(50):
+            stage.done(f"s{n}")
+        until(lambda: stage.out.getvalue().count("\x1b[L") == MOST_MEANWHILE)
+        threading.Event().wait(0.05)
+        assert stage.out.getvalue().count("\x1b[L") == MOST_MEANWHILE
+        stage.view.unpause()
+        until(lambda: "s49" in stage.out.getvalue())
         stage.view.close()
 
     def test_a_view_that_is_closed_during_a_question_shows_what_it_held(self) -> None:

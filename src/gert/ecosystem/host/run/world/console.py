@@ -21,6 +21,13 @@ except ImportError:  # a system without terminals of this kind: nothing can be h
 
 MAX_LINE: Final = 64 * 1024
 _CHUNK: Final = 16 * 1024
+_STYLES: Final = {
+    "bold": "\x1b[1m",
+    "red": "\x1b[31m",
+    "green": "\x1b[32m",
+    "yellow": "\x1b[33m",
+    "cyan": "\x1b[36m",
+}
 
 
 class Console:
@@ -82,9 +89,11 @@ class Console:
                 if self._end is not None:
                     self._end()
 
-    def say(self, text: str = "") -> None:
-        """Show lines; nothing in them can act on a terminal."""
-        self._write("".join(f"{printable(line)}\n" for line in text.split("\n")))
+    def say(self, text: str = "", style: str | None = None) -> None:
+        """Show lines, in a style where the terminal has some; nothing in the text can act on a terminal."""
+        begin = _STYLES.get(style or "", "") if self.interactive and _has_styles() else ""
+        end = "\x1b[0m" if begin else ""
+        self._write("".join(f"{begin}{printable(line)}{end}\n" for line in text.split("\n")))
 
     async def line(self, prompt: str | None = None, *, hidden: bool = False, fresh: bool = False) -> str | None:
         """Ask for one line without its end; None where no more come.
@@ -212,6 +221,10 @@ async def _readable(descriptor: int) -> None:
         await arrived
     finally:
         loop.remove_reader(descriptor)
+
+
+def _has_styles() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _settle(arrived: asyncio.Future[None]) -> None:

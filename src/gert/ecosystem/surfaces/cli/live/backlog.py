@@ -24,6 +24,10 @@ class Backlog:
         self._dropped += len(self._lines) == self._lines.maxlen
         self._lines.append(line)
 
+    def next(self) -> Line | None:
+        """Take the oldest line."""
+        return self._lines.popleft() if self._lines else None
+
     def take(self) -> list[Line]:
         """Take all lines, in order."""
         lines = list(self._lines)

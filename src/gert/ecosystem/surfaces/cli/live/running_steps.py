@@ -35,7 +35,7 @@ class Node:
     @property
     def progress(self) -> str:
         """The progress: the item of a loop, otherwise the note."""
-        return self.note if self.total is None else f"{self.done} of {self.total}"
+        return self.note if self.total is None else f"{self.done:,} of {self.total:,}"
 
 
 class RunningSteps:

@@ -5,6 +5,7 @@ done, so only running steps are kept in memory, and the lines of a killed run st
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
 from threading import Event, Lock, Thread
@@ -33,6 +34,15 @@ PATIENCE: Final = 2.0
 
 LONGEST_SHOWN: Final = 48
 """Longer names would push the rest of the row off the screen."""
+
+MOST_MEANWHILE: Final = 4
+"""Running steps to list above a prompt, and lines to add while it is open: what is decided on must stay in sight."""
+
+PROMPT_SHOWN: Final = 1.0
+"""Seconds after which a prompt stands below what it is about."""
+
+# Makes room below the cursor, inserts a row at the cursor, and returns to the same place of the prompt, one row down.
+_INSERT: Final = ("\x1bD\x1bM\x1b7\r\x1b[L", "\x1b8\x1b[B")
 
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -68,6 +78,8 @@ class LiveView:
         self._running = RunningSteps(clock)
         self._backlog = Backlog()
         self._questions = 0
+        self._asked = 0.0
+        self._inserted = 0
         self._live: Live | None = None
         self._ticker: Thread | None = None
         self._over = Event()
@@ -85,11 +97,13 @@ class LiveView:
         self._keep(self._record.printed(path, stream, text))
 
     def pause(self) -> None:
-        """Show all queued lines, then stop drawing while a prompt is open."""
+        """Show all queued lines and what else is running, then draw no tree while a prompt is open."""
         with self._drawing:
             self._questions += 1
             if self._questions == 1:
                 self._leave()
+                self._write_running()
+                self._asked, self._inserted = self._clock(), 0
 
     def unpause(self) -> None:
         """Draw again once the last prompt is answered."""
@@ -128,9 +142,12 @@ class LiveView:
 
     def _draw(self) -> None:
         with self._drawing:
-            if self._questions or self._over.is_set():
+            if self._over.is_set():
                 return
             try:
+                if self._questions:
+                    self._write_above_prompt()
+                    return
                 if self._live is None:
                     self._live = self._start()
                 # Inside, the console buffers; the terminal gets lines and tree at once, without flicker.
@@ -174,6 +191,34 @@ class LiveView:
             # The terminal wraps long lines itself, so that they can be copied whole.
             self._console.print(Text("\n").join(map(_text, lines)), soft_wrap=True)
 
+    def _write_running(self) -> None:
+        """Write which other lanes and items run while a person is asked."""
+        with self._lock:
+            leaves = [node for node in self._running.walk() if node.began is not None and not node.children]
+            running = [node for node in leaves if not node.waits]
+            shown = [self._row((StyledText(INDENT), *self._node_line(node)[1:])) for node in running[:MOST_MEANWHILE]]
+        if not running:
+            return
+        more = f", {MOST_MEANWHILE} of {len(running):,}" if len(running) > MOST_MEANWHILE else ""
+        with suppress(OSError, ValueError):
+            self._console.print(Text("\n").join([Text(f"running meanwhile{more}:", QUIET), *shown]), soft_wrap=True)
+
+    def _write_above_prompt(self) -> None:
+        """Write what happens in other lanes above an open prompt, without touching what is typed there."""
+        if self._clock() - self._asked < PROMPT_SHOWN:
+            return
+        while self._inserted < MOST_MEANWHILE:
+            with self._lock:
+                line = self._backlog.next()
+            if line is None:
+                return
+            self._inserted += 1
+            row, (before, after) = self._row(line), _INSERT
+            with self._console.capture() as captured:
+                self._console.print(row, end="")
+            self._console.file.write(f"{before}{captured.get()}{after}")
+            self._console.file.flush()
+
     def rows(self) -> list[Text]:
         """The rows at the bottom: never more rows than the terminal has, none wider than it is."""
         with self._lock:
@@ -193,7 +238,7 @@ class LiveView:
                     yield self._row((StyledText(f"{INDENT * (node.depth + 1)}{QUOTED}{line}", QUIET),))
         if shown < many:
             more = sum(node.began is not None for node in nodes)
-            yield self._row((StyledText(f"{INDENT}… and {more} more running", QUIET),))
+            yield self._row((StyledText(f"{INDENT}… and {more:,} more running", QUIET),))
         yield self._row(self._summary())
 
     def _node_line(self, node: Node) -> Line:
@@ -212,8 +257,8 @@ class LiveView:
         if running.began is None:
             return (StyledText(""),)
         time = StyledText(f"  {self._since(running.began)}")
-        ended = StyledText(f"  {running.ended} done", QUIET)
-        failed = StyledText(f", {running.failed} failed" if running.failed else "", BAD)
+        ended = StyledText(f"  {running.ended:,} done", QUIET)
+        failed = StyledText(f", {running.failed:,} failed" if running.failed else "", BAD)
         return (
             StyledText(self._spin(), LIVELY),
             StyledText(f" {clip(running.runbook, LONGEST_SHOWN)}"),

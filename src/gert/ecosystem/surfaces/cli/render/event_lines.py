@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed
-from gert.ecosystem.surfaces.cli.render.event_position import Positions
+from gert.ecosystem.surfaces.cli.render.event_position import Positions, ancestors
 from gert.ecosystem.surfaces.cli.render.events import describe
+from gert.ecosystem.surfaces.cli.render.events.failures import Failures
 from gert.ecosystem.surfaces.cli.render.events.steps import does_text
 from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Description, Subject
 from gert.kernel.events import runbook as says
@@ -15,6 +16,9 @@ from gert.kernel.events.payload import Payload
 INDENT: Final = "  "
 
 BLOCKS: Final = ("branch", "parallel", "repeat", "group")
+MOST_ITEMS: Final = 20
+"""Items of a loop that each have a line of their own."""
+
 AT_ONCE: Final = ("assert", "end")
 """Step types that take no time: their end implies their start."""
 
@@ -32,7 +36,7 @@ Line = tuple[StyledText, ...]
 class LineRenderer:
     """Renders events and output as lines; keeps only running steps.
 
-    starts: emit a line when a step starts; the live view shows that differently
+    starts: emit a line when a step starts; the live view shows that differently, and counts the items of long loops
     verbose: include all output of tools
     """
 
@@ -42,6 +46,8 @@ class LineRenderer:
         self._places = Positions()
         self._running: dict[str, says.StepStart] = {}
         self._feeds: dict[str, dict[str, LineFeed]] = {}
+        self._failures = Failures()
+        self._long_loops: set[str] = set()
 
     def said(self, event: Envelope, payload: Payload) -> Iterator[Line]:
         """Yield the lines of an event, if it is shown."""
@@ -54,9 +60,13 @@ class LineRenderer:
             yield from self._rest(path)
         # Before anything is filtered: positions depend on all events.
         place = self._places.of(event, payload)
-        if self._is_shown(payload, begun):
+        if isinstance(payload, says.ForEachStart) and payload.item_count > MOST_ITEMS:
+            self._long_loops.add(path)
+        elif isinstance(payload, says.StepComplete):
+            self._long_loops.discard(path)
+        if self._is_shown(payload, begun) and not self._is_counted(path, payload):
             does = does_text(begun) if begun is not None and begun.step_type not in AT_ONCE else ""
-            words = describe(payload, Subject(place.name, does))
+            words = describe(self._failures.once(event, payload), Subject(place.name, does))
             if words.news:
                 yield from description_lines(words, place.depth)
 
@@ -83,7 +93,22 @@ class LineRenderer:
             for line in lines:
                 yield StyledText(INDENT * (place.depth + 1)), StyledText(whose, QUIET), StyledText(line)
 
+    def _is_counted(self, path: str, payload: Payload) -> bool:
+        """Whether it is one of many items that go well: the live view counts them."""
+        if self._starts or self._verbose or not self._long_loops:
+            return False
+        is_well = isinstance(payload, says.StepStart | says.BranchEnter | says.GroupStart) or (
+            isinstance(payload, says.StepComplete) and payload.status == "success"
+        )
+        return is_well and any(outer in self._long_loops for outer in ancestors(path))
+
     def _is_shown(self, payload: Payload, begun: says.StepStart | None) -> bool:
+        if not self._starts and not self._verbose:
+            # The prompt shows the preview and what is asked for.
+            if isinstance(payload, says.ApprovalSubmitted) and payload.method == "terminal":
+                return False
+            if isinstance(payload, says.PreviewCaptured | says.PreviewSkipped):
+                return False
         if isinstance(payload, says.StepStart):
             return payload.step_type not in AT_ONCE and (self._starts or payload.step_type in BLOCKS)
         if isinstance(payload, says.StepComplete) and begun is not None and begun.step_type == "end":

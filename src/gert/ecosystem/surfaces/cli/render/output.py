@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from gert.errors import DocumentError, InputError
 from gert.kernel.foundation.text import printable
 
 
@@ -22,12 +23,40 @@ def print_pair(title: str, text: str, colour: str | None = None) -> None:
     print_line(f"{title.ljust(10)}{click.style(printable(text), fg=colour)}")
 
 
+class JsonOutput:
+    """Whether this command has printed its result: an error after it must not make two documents of it."""
+
+    has_result = False
+
+
 def print_json(value: Any) -> None:
     """Print a result as JSON; it may be shown on a terminal, so nothing in it can control one."""
     import json
 
+    JsonOutput.has_result = True
     text = json.dumps(value, indent=2, ensure_ascii=not _is_utf8(sys.stdout))
     click.echo("\n".join(line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")))
+
+
+def print_json_line(value: Any) -> None:
+    """Print a result as one line of JSON, as ASCII."""
+    import json
+
+    click.echo(json.dumps(value, separators=(",", ":")))
+
+
+def error_document(
+    code: str, message: str, hint: str | None, exit_code: int, problem: Exception | None = None
+) -> dict[str, Any]:
+    """An error as JSON: `error` of the result schema."""
+    document: dict[str, Any] = {"code": code, "message": message, "hint": hint, "exit_code": int(exit_code)}
+    if isinstance(problem, DocumentError) and problem.findings:
+        document["findings"] = [dict(each) for each in problem.findings]
+    if isinstance(problem, InputError) and problem.problems:
+        import msgspec
+
+        document["inputs"] = msgspec.to_builtins(list(problem.problems))
+    return document
 
 
 def _escaped(character: str) -> str:
@@ -69,7 +98,7 @@ def discard_output() -> None:
 
 def plural(count: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 Cell: TypeAlias = tuple[str, str | None]

@@ -28,12 +28,14 @@ from gert.ecosystem.surfaces.cli.render.text import (
 )
 from gert.ecosystem.surfaces.cli.render.ticket_text import answered_text
 from gert.kernel.events.vocabulary import Reconciliation
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import one_line, printable
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
-HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
-SPARE: Final = ("took", "mode", "events", "by", "outcome", "started", "runbook")
+HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "why", "events", "took")
+SPARE: Final = ("took", "mode", "events", "by", "why", "outcome", "started", "runbook")
 """Columns to drop on a narrow terminal, in this order; the id and the status are always shown."""
+
+LONGEST_WHY: Final = 60
 
 CHOICES: Final = get_args(Reconciliation)
 
@@ -72,6 +74,7 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
             f"{outcome['category']}: {outcome['code']}" if outcome else "",
             CATEGORY.get(outcome["category"]) if outcome else None,
         ),
+        (one_line(said["why"] or "", LONGEST_WHY), None),
         (str(entry.events), None),
         (elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "", None),
     ]

@@ -13,22 +13,24 @@ class StepResults:
     def __init__(self) -> None:
         self.steps: list[dict[str, Any]] = []
         self.outputs: dict[str, Any] = {}
-        self._types: dict[str, str] = {}
+        self._started: dict[str, StepStart] = {}
 
     def said(self, event: Envelope, payload: Payload) -> None:
         """Keep the end of a step."""
         if isinstance(payload, StepStart) and event.path is not None:
-            self._types[event.path] = payload.step_type
+            self._started[event.path] = payload
         elif isinstance(payload, StepComplete):
             self.steps.append(self._step(event.path or payload.step_id, payload))
             if payload.outputs:
                 self.outputs[payload.step_id] = payload.outputs
 
     def _step(self, path: str, said: StepComplete) -> dict[str, Any]:
+        started = self._started.pop(path, None)
         found: dict[str, Any] = {
             "path": path,
             "step_id": said.step_id,
-            "step_type": self._types.pop(path, None),
+            "step_type": started.step_type if started is not None else None,
+            "title": started.title if started is not None else None,
             "status": said.status,
             "duration": said.duration,
             "exit_code": said.exit_code,

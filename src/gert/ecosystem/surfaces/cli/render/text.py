@@ -33,6 +33,7 @@ QUIET: Final = "bright_black"
 LIVELY: Final = "cyan"
 
 LONGEST_NAME: Final = 120
+LONGEST_TITLE: Final = 72
 LONGEST_VALUE: Final = 160
 LONGEST_LINE: Final = 400
 MOST_LINES: Final = 8

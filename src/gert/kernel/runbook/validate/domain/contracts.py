@@ -35,7 +35,7 @@ def tightened_contracts(case: Case) -> Iterator[Finding]:
 def relaxation_finding(block: ContractBlock, relaxation: Relaxation) -> Finding:
     """D32: report a claim that would weaken the outer layer."""
     below = (relaxation.parameter,) if relaxation.parameter is not None else ()
-    return error("D32", block.at(relaxation.property, *below), relaxation.message)
+    return error("D32", block.at(relaxation.property, *below), relaxation.message, relaxation.hint)
 
 
 def revoked_flags(

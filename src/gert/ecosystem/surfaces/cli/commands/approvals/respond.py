@@ -43,8 +43,7 @@ approve = _command(
     "approve",
     """Approve a request of a run; `gert approvals show TICKET` shows it first.
 
-    TICKET is the id of a ticket; a unique prefix is enough. Exits with 0 when the approval was received, 1 when it
-    would not count, 2 when there is no such ticket.
+    TICKET is the id of a ticket; a unique prefix is enough. An approval that would not count is refused.
     """,
     approved=True,
     example="--as ann --reason 'checked with ops'",
@@ -54,8 +53,7 @@ reject = _command(
     "reject",
     """Reject a request of a run; one rejection closes the ticket.
 
-    TICKET is the id of a ticket; a unique prefix is enough. Exits with 0 when the rejection was received, 1 when it
-    would not count, 2 when there is no such ticket.
+    TICKET is the id of a ticket; a unique prefix is enough. A rejection that would not count is refused.
     """,
     approved=False,
     example="--as ann --reason 'not during the freeze'",

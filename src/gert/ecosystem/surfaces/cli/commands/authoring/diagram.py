@@ -10,7 +10,7 @@ from gert.errors import UsageError
 
 @click.command(name="diagram", epilog="Example: gert diagram runbooks/restart-pod.yaml --format svg -o restart.svg")
 @click.argument("runbook", required=False, metavar="[RUNBOOK]")
-@click.option("--run", "run_id", metavar="ID", help="Draw this run, with the way it took.")
+@click.option("--run", "run_id", metavar="RUN", help="Draw this run, with the way it took.")
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), default="mermaid", show_default=True, help="Output format."
 )

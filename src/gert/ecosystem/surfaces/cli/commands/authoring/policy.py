@@ -46,7 +46,6 @@ def test(
 
     FILES are policy tests; in DIRS gert finds every `*.policy-test.yaml`. Only the policies that a test names and those
     of --policy apply, so a test has the same result everywhere.
-    Exit codes: 0 all passed, 1 a case failed, 2 usage error.
     """
     from gert.ecosystem.host.policy.policy_tests import JudgedCase, PolicySuite, find_policy_tests
     from gert.ecosystem.surfaces.cli.render.policy_text import coverage_lines

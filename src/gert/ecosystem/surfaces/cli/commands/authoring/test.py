@@ -63,7 +63,6 @@ def command(
     FILES are runbooks or scenarios; in DIRS gert finds every scenario in `scenarios/<runbook>/<name>/` next to its
     runbook. No tool is called: every answer comes from `scenario.yaml`, and `test.yaml` holds the expectations.
     Recorded scenarios run once you promote them, or with --all.
-    Exit codes: 0 all passed, 1 a scenario failed, 2 usage error.
     """
     folders = find_scenarios(names or (".",))
     if not folders:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from gert.ecosystem.host.config.workspace import Checked, Workspace
-from gert.ecosystem.host.operations.validation import validation_of
+from gert.ecosystem.host.operations.validation import is_valid, passes, validation_of
 from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.document import DOCUMENT_KINDS
@@ -42,26 +42,21 @@ def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quie
     """Validate runbooks, tools, policies, projects, scenarios and tests.
 
     FILE may be a folder: gert validates every gert document in it. `-` reads a document from standard input.
-    Exit codes: 0 all valid, 1 a document is invalid, 2 usage error.
     """
     found = _check(files, kind)
     if as_json or form != "text":
         checked = list(found)
         counted = Counter(finding.severity for each in checked for finding in each.findings)
-        ok = _is_ok(counted, strict=strict)
+        ok = passes(counted, strict=strict)
         if as_json or form == "json":
-            print_json(validation_of(checked, counted, valid=ok))
+            print_json(validation_of(checked, counted, valid=ok, strict=strict))
         else:
             from gert.ecosystem.surfaces.cli.render.sarif import sarif
 
             print_json(sarif(checked))
     else:
-        ok = _is_ok(_print(found, quiet=quiet), strict=strict)
+        ok = passes(_print(found, quiet=quiet, strict=strict), strict=strict)
     return 0 if ok else 1
-
-
-def _is_ok(counted: Counter[Severity], *, strict: bool) -> bool:
-    return not counted[Severity.ERROR] and not (strict and counted[Severity.WARNING])
 
 
 def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
@@ -76,7 +71,7 @@ def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
             yield from workspace.check_all([file])
 
 
-def _print(found: Iterable[Checked], *, quiet: bool) -> Counter[Severity]:
+def _print(found: Iterable[Checked], *, quiet: bool, strict: bool) -> Counter[Severity]:
     """Print each file as soon as it is checked and keep only the counts: a folder may hold thousands of files."""
     counted: Counter[Severity] = Counter()
     files = 0
@@ -87,15 +82,15 @@ def _print(found: Iterable[Checked], *, quiet: bool) -> Counter[Severity]:
             if not (quiet and finding.severity is Severity.NOTE):
                 _print_finding(each, finding)
         if not quiet:
-            _print_verdict(each)
+            _print_verdict(each, ok=is_valid(each, strict=strict))
     if not quiet and files > 1:
         said = f"{plural(counted[Severity.ERROR], 'error')}, {plural(counted[Severity.WARNING], 'warning')}"
         print_line(f"{plural(files, 'file')}: {said}")
     return counted
 
 
-def _print_verdict(each: Checked) -> None:
-    mark = click.style("✓", fg="green") if each.document.is_sound else click.style("✗", fg="red")
+def _print_verdict(each: Checked, *, ok: bool) -> None:
+    mark = click.style("✓", fg="green") if ok else click.style("✗", fg="red")
     print_line(f"{mark} {printable(each.file)} ({each.document.kind})")
     for verb, is_required in (("requires", True), ("can use", False)):
         if needs := [need for need in each.secrets if need.required is is_required]:

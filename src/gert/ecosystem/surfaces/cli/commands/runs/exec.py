@@ -128,7 +128,6 @@ def command(
     --dsn says. `--mode dry-run` runs only previews and shows every reachable outcome; `--mode probe` runs only tools
     that write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops the run in order and completes
     its record; a second Ctrl-C exits at once.
-    Exit codes: 0 completed or waiting, 1 invalid runbook, 2 usage error, 3 failed or denied.
     """
     options = RunOptions(
         file=file,

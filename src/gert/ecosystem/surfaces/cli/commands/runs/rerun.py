@@ -29,6 +29,5 @@ def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> R
     new run is recorded in the same ledger, and its `run_forked` event names the earlier run. Inputs come from the
     earlier run; you can change one with --input if the path up to the step stays the same. Secrets are resolved again,
     and approvals from the step on are requested again.
-    Exit codes: 0 completed or waiting, 1 the path up to the step differs, 2 usage error, 3 failed or denied.
     """
     return partial(rerun, RerunOptions(run_id=run_id, step=step, break_glass=break_glass, **shared))

@@ -50,7 +50,6 @@ def command(
     If gert stopped before recording the result of a call, it makes the call again only if its contract is idempotent;
     otherwise pass the result with --reconcile. While a tool of the run still runs on this machine, gert calls nothing.
     Two processes never drive the same run.
-    Exit codes: 0 completed or waiting, 1 the record or the runbook has changed, 2 usage error, 3 failed or in doubt.
     """
     choices = dict(_choice(text) for text in reconcile)
     options = ResumeOptions(

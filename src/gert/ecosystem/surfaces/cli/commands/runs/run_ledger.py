@@ -67,8 +67,6 @@ def verify(
     Prints `valid`, or `invalid` and the reasons on standard error. Keys come from the environment as for `gert trace
     verify`; where one is set, a run that is not sealed is invalid. With a witness, a head that the ledger no longer has
     is invalid as well: the ledger was rolled back, or the run was removed.
-    Exits with 0 if everything is valid, 1 if something is not, 2 if there is no such run, 4 if a server cannot be
-    reached.
     """
     demands = Demands(verification_keys(os.environ, key_id), key_id, require_signature)
     with open_runs(state_dir, db, dsn) as runs:

@@ -79,8 +79,7 @@ def verify(
     """Verify that a trace is complete, unchanged, and sealed by a key you trust.
 
     Keys come from the environment: GERT_TRACE_KEY_<ID>, then GERT_TRACE_SIGNING_KEY. Where one is set, a trace
-    without a signature is invalid. Exits with 0 if the trace is valid, 1 if it is not, 2 if there is none, 4 if a
-    server cannot be reached.
+    without a signature is invalid.
     """
     trace = _trace(file, run_id, state_dir, db, dsn)
     keys = verification_keys(os.environ, key_id)

@@ -40,6 +40,7 @@ _FINE: Final = ("resolved", "no_action")
     help="Stop after an outcome in these categories, separated by commas.",
 )
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N runs (default: no limit).")
+@click.option("--keep-going", is_flag=True, help="Go on after a run that failed, was denied or rejected.")
 @click.option("--config", metavar="FILE", help="Settings file to read in addition to the project's.")
 @click.option("--trace-dir", metavar="DIR", help="Write the trace of each run to its own file in this folder.")
 @click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
@@ -58,6 +59,7 @@ def command(
     interval: str,
     stop_on: tuple[str, ...],
     count: int | None,
+    keep_going: bool,
     config: str | None,
     trace_dir: str | None,
     state_dir: str | None,
@@ -73,9 +75,9 @@ def command(
     """Run the runbook in FILE at an interval, in the foreground; record each run and print one line for it.
 
     If a run takes longer than the interval, the next one starts at once. The loop stops after a run that does not
-    complete. The first Ctrl-C lets the current run finish, the second cancels it, the third exits. SIGTERM and SIGHUP
-    cancel the run. A cancelled run still runs `finally` and completes its record.
-    Exit codes: 0 stopped by --stop-on, --count or Ctrl-C, 3 a run failed or was denied, 130 cancelled by Ctrl-C.
+    complete, unless you pass --keep-going; then gert exits with 3 at the end if any run did not complete. The first
+    Ctrl-C lets the current run finish, the second cancels it, the third exits. SIGTERM and SIGHUP cancel the run. A
+    cancelled run still runs `finally` and completes its record.
     """
     options = WatchOptions(
         run=RunOptions(
@@ -92,6 +94,7 @@ def command(
         stop_on=_categories(stop_on),
         count=count,
         trace_dir=trace_dir,
+        keep_going=keep_going,
     )
     if actor is not None and not actor.strip():
         raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")
@@ -100,7 +103,7 @@ def command(
         last = asyncio.run(_watch(options, show))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    return _exit_code(last)
+    return _exit_code(last) or (Exit.NOT_COMPLETED if show.not_completed else Exit.DONE)
 
 
 async def _watch(options: WatchOptions, show: "_Lines") -> Round | None:
@@ -121,9 +124,15 @@ class _Lines:
 
     def __init__(self) -> None:
         self._width = WIDTH
+        self.not_completed = 0
 
     def round(self, done: Round) -> None:
-        """Show a run that ended."""
+        """Count and show a run that ended."""
+        self.not_completed += done.executed.status not in ("completed", "waiting")
+        self.show(done)
+
+    def show(self, done: Round) -> None:
+        """Show a run."""
         icon, colour, text = _result(done.executed)
         self._width = max(self._width, len(text))
         took = elapsed(timedelta(seconds=done.executed.duration))
@@ -136,8 +145,8 @@ class _Lines:
 class _JsonLines(_Lines):
     """Prints one line of JSON per run."""
 
-    def round(self, done: Round) -> None:
-        """Print a run that ended, on one line."""
+    def show(self, done: Round) -> None:
+        """Print a run on one line."""
         said: dict[str, Any] = {
             "started": done.started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             **done.executed.as_json(),

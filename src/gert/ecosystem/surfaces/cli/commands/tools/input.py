@@ -59,7 +59,6 @@ def check(names: tuple[str, ...], config: str | None, as_json: bool) -> int:
 
     A BINDING is `NAME.PATH` or `provider/NAME.PATH`; for a RUNBOOK, gert asks for every input that is bound to a
     provider. Each provider gets one call. Nothing is recorded, and the values of secret inputs are not shown.
-    Exit codes: 0 every input has a value, 1 one of them has none, 2 usage error.
     """
     from gert.ecosystem.host.run.check_inputs import check_inputs
 

@@ -141,7 +141,7 @@ def approve(
     """Ask governance about a plan, get the approvals it needs, and sign the authorization.
 
     This is an ordinary run of a runbook with one step: `gert approvals` lists its tickets, and `gert run` its record.
-    The authorization is written beside FILE. Exit codes: 0 authorized or waiting, 1 refused, 3 denied or rejected.
+    The authorization is written beside FILE.
     """
     project = open_project(config, state_dir, db, dsn)
     plan = load_plan(file)

@@ -37,10 +37,7 @@ def command() -> None:
 @click.argument("file", metavar="FILE")
 @ledger_options
 def run(file: str, as_json: bool, **place: Any) -> int:
-    """Execute an authorized plan once, in a process of its own with a clean environment.
-
-    Exit codes: 0 done, 1 the runner refused the plan, 2 usage error, 3 the execution failed or is in doubt.
-    """
+    """Execute an authorized plan once, in a process of its own with a clean environment."""
     project = open_project(**place)
     plan = load_plan(file)
     load_authorization(file)

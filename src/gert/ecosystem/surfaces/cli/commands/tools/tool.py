@@ -76,7 +76,6 @@ def check(names: tuple[str, ...], offline: bool, as_json: bool) -> int:
     """Check tools: validate the file, find its program or connect to its MCP server, and compare what was imported.
 
     Without names, gert checks every tool of the project.
-    Exit codes: 0 all are usable, 1 a tool is not, 2 usage error.
     """
     from gert.ecosystem.host.tools.check_tools import check_tool
     from gert.ecosystem.surfaces.cli.render.tool_text import print_check

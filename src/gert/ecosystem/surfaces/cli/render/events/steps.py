@@ -16,6 +16,7 @@ from gert.ecosystem.surfaces.cli.render.text import (
     took_text,
 )
 from gert.kernel.events import runbook as says
+from gert.kernel.foundation.text import one_line
 
 SKIPPED_BECAUSE: Final[Mapping[str, str]] = {
     "when_false": "skipped: its condition is false",
@@ -82,10 +83,12 @@ def _scope_export(step: says.ScopeExport, about: Subject) -> Description:
 
 
 def does_text(step: says.StepStart) -> str:
-    """What a step does: `kubectl:delete`, the name of its extension, or its type."""
+    """What a step does: its title, and `kubectl:delete`, the name of its extension, or its type."""
+    does = step.extension or step.step_type
     if step.tool is not None:
-        return clip(f"{step.tool}:{step.action}" if step.action else step.tool, style.LONGEST_NAME)
-    return clip(step.extension or step.step_type, style.LONGEST_NAME)
+        does = f"{step.tool}:{step.action}" if step.action else step.tool
+    title = one_line(step.title, style.LONGEST_TITLE) if step.title else ""
+    return f"{title} ({clip(does, style.LONGEST_NAME)})" if title else clip(does, style.LONGEST_NAME)
 
 
 STEPS: Final[Describers] = {

@@ -1,0 +1,77 @@
+"""What every command has without declaring it: exit codes in its help, and completion of files and runs."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import click
+from click.shell_completion import CompletionItem
+
+from gert.errors import EXIT_MEANINGS, GertError
+from gert.kernel.foundation.text import printable
+
+EXIT_CODES: Final = "Exit codes: " + ", ".join(f"{code:d} {meaning}" for code, meaning in EXIT_MEANINGS.items()) + "."
+MOST_RUNS: Final = 100
+
+Completion: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def with_exit_codes(command: click.Command) -> click.Command:
+    """Add the exit codes to the help of a command and its subcommands, after its example."""
+    if EXIT_CODES not in (command.epilog or ""):
+        command.epilog = f"{command.epilog}\n\n{EXIT_CODES}" if command.epilog else EXIT_CODES
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        with_exit_codes(each)
+    return command
+
+
+def with_completion(command: click.Command) -> click.Command:
+    """Let the shell complete files, folders and runs, as the metavar of each parameter says."""
+    for param in command.params:
+        found = [_COMPLETIONS[word] for word in re.findall("[A-Z]+", param.metavar or "") if word in _COMPLETIONS]
+        if found and param._custom_shell_complete is None:
+            param._custom_shell_complete = _any_of(found)
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        with_completion(each)
+    return command
+
+
+def _any_of(completions: list[Completion]) -> Completion:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [item for each in completions for item in each(ctx, param, incomplete)]
+
+    return complete
+
+
+def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest runs of the ledger that the command line names; a ledger that cannot be read completes nothing."""
+    from gert.ecosystem.surfaces.cli.options import open_runs
+
+    said = ctx.params
+    try:
+        with open_runs(said.get("state_dir"), said.get("db"), said.get("dsn")) as runs:
+            found = runs.recent(incomplete, MOST_RUNS)
+    except (GertError, OSError):
+        return []
+    last = [CompletionItem("last", help="the run that was written to last")] if "last".startswith(incomplete) else []
+    return [*last, *(CompletionItem(run_id, help=printable(about)) for run_id, about in found)]
+
+
+_COMPLETIONS: Final[Mapping[str, Completion]] = {
+    "FILE": _files,
+    "FILES": _files,
+    "RUNBOOK": _files,
+    "PATH": _files,
+    "RUN": _runs,
+    "DIR": _folders,
+    "DIRS": _folders,
+}
+"""By a word of the metavar: `FILE|RUN` completes both."""
