@@ -20,7 +20,7 @@ Every command, as its `--help` prints it. This page is generated from the comman
 PROGRAMS = {
     "gert-tui": "gert.ecosystem.surfaces.tui.main",
     "gert-mcp": "gert.ecosystem.surfaces.mcp.main",
-    "gert-runner": "gert.ecosystem.surfaces.runner",
+    "gert-runner": "gert.ecosystem.surfaces.runner.command",
 }
 WIDTH = 100
 
