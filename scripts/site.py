@@ -15,15 +15,15 @@ ROOT = Path(__file__).resolve().parent.parent
 STAGED = ROOT / "build" / "site-source"
 """What `docs_dir` in zensical.toml names."""
 
-BESIDE = ("examples", "CHANGELOG.md", "CONTRIBUTING.md", "scripts/demo_service.py", "LICENSE")
+BESIDE = ("examples", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "scripts/demo_service.py")
 """What pages link to outside docs/. A page for the start of a repository is none of the site: docs/index.md is."""
 
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 
 
-def stage(target: Path) -> None:
-    """Copy every page and file to its place in the site, with links to match."""
+def stage(target: Path) -> list[str]:
+    """Copy every page and file to its place in the site, with links to match; give links that lead nowhere."""
     shutil.rmtree(target, ignore_errors=True)
     tracked = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "docs", *BESIDE],
@@ -41,6 +41,22 @@ def stage(target: Path) -> None:
             copy.write_text(_moved(source.read_text(encoding="utf-8"), Path(name)), encoding="utf-8")
         else:
             shutil.copyfile(source, copy)
+    for folder in [path for path in (target / "examples").rglob("*") if path.is_dir()]:
+        _list_files(folder)
+    return [
+        f"{page.relative_to(target)}: {link}"
+        for page in sorted(target.rglob("*.md"))
+        for _, link, _ in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+        if "://" not in link and not link.startswith("mailto:") and not (page.parent / link).exists()
+    ]
+
+
+def _list_files(folder: Path) -> None:
+    """Give a folder without a page one that lists its files, because a site has no listings."""
+    if (page := folder / "README.md").exists():
+        return
+    rows = [f"- [`{each.name}`]({each.name}{'/README.md' if each.is_dir() else ''})" for each in sorted(folder.iterdir())]
+    page.write_text(f"# {folder.name}\n\n" + "\n".join(rows) + "\n", encoding="utf-8")
 
 
 def in_site(path: Path) -> Path:
@@ -72,7 +88,9 @@ def _link(target: str, page: Path) -> str:
 
 def main() -> int:
     """Stage, then build; the exit code is that of the build."""
-    stage(STAGED)
+    if nowhere := stage(STAGED):
+        print("\n".join(f"error: a link leads nowhere: {each}" for each in nowhere), file=sys.stderr)
+        return 1
     command = [str(Path(sys.executable).parent / "zensical"), "build", "--strict", "--clean"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from scripts import dist, sbom
 
 from gert import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from scripts import dist, sbom  # noqa: E402
 
 
 @pytest.fixture(scope="module")
