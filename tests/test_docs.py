@@ -152,18 +152,6 @@ def with_check(folder: Path) -> None:
     (folder / "check.yaml").write_text(CHECK)
 
 
-def with_cases_of_the_page(folder: Path) -> None:
-    [(_, cases)] = [block for block in YAML_BLOCKS if "apiVersion: policy-test/v0" in block[1]]
-    (folder / "policies" / "production.policy-test.yaml").write_text(cases)
-
-
-def with_inventory(folder: Path) -> None:
-    [(_, configured)] = [block for block in YAML_BLOCKS if "./inputs/inventory" in block[1]]
-    with (folder / "gert-project.yaml").open("a") as project:
-        project.write(configured)
-    (folder / "servers.json").write_text('{"web-1": {"address": "10.0.0.7", "zone": "eu"}}')
-
-
 @pytest.mark.parametrize(("language", "name"), [("python", "inventory"), ("sh", "hosts")])
 def test_the_providers_of_the_docs_are_the_examples(language: str, name: str) -> None:
     shown = [text for place, text in blocks(language) if place.startswith("docs/inputs.md")]
@@ -172,10 +160,6 @@ def test_the_providers_of_the_docs_are_the_examples(language: str, name: str) ->
 
 # Page, command, the folder it is called in, what is different there, and its exit code.
 SHOWN = [
-    ("docs/inputs.md", "input check inventory.web-1.address inventory.web-1.zone", "examples", with_inventory, 0),
-    ("docs/testing.md", "test runbooks/restart-pod.yaml --coverage", "examples", None, 0),
-    ("docs/governance.md", "policy test policies/ --coverage", "examples", with_cases_of_the_page, 1),
-    ("docs/governance.md", "policy explain policies/production.policy.yaml", "examples", None, 0),
     (
         "docs/extensions.md",
         """ext check reduce-vote --inputs '{"items": {"ann": "yes", "bob": "no"}}'""",

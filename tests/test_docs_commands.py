@@ -81,7 +81,7 @@ def unknown(line: str) -> str | None:
 
 def test_every_command_and_option_in_the_docs_exists() -> None:
     wrong = [f"{place}: {line}: `{word}`" for place, line in shown_commands() if (word := unknown(line)) is not None]
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 OWN = ("agents-under-policy.md", "extensions.md", "mcp-server.md", "editors.md", "tui.md", "runners.md")
@@ -98,4 +98,4 @@ def test_every_block_of_commands_is_a_session() -> None:
                 continue
             if piece["language"] in ("", "sh", "bash") and re.search(r"^ *(\$ |gert |artana )", piece["text"], re.M):
                 missed.append(f"{page.relative_to(ROOT)}:{text[: piece.start()].count(chr(10)) + 1}")
-    assert missed == []
+    assert not missed, "\n".join(missed)
