@@ -59,7 +59,15 @@ CASES: dict[str, list[str]] = {
 }
 # Maps whose keys are words of a user.
 FREE = {"inputs", "outputs", "meta", "tool_hashes", "policy_hashes", "input_sources", "extensions", "codes"}
-WORDS = {str: "text", bool: "true or false", int: "number", float: "number", type(None): "null", dict: "object", list: "list"}
+WORDS = {
+    str: "text",
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    type(None): "null",
+    dict: "object",
+    list: "list",
+}
 
 
 def page() -> str:
@@ -89,7 +97,8 @@ def _project() -> Iterator[None]:
             "runbooks/wrong.yaml": RUNBOOK.replace(".name }}", ".nmae }}"),
             f"{scenarios}/agreed/scenario.yaml": answers,
             f"{scenarios}/agreed/test.yaml": "expected_outcome: resolved\n",
-            f"{scenarios}/refused/scenario.yaml": answers + "approvals: { hello: { approved: false, approver: bob } }\n",
+            f"{scenarios}/refused/scenario.yaml": answers
+            + "approvals: { hello: { approved: false, approver: bob } }\n",
             f"{scenarios}/refused/test.yaml": "expected_status: failed\n",
         }.items():
             Path(folder, path).parent.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,9 @@ def _list_files(folder: Path) -> None:
     """Give a folder without a page one that lists its files, because a site has no listings."""
     if (page := folder / "README.md").exists():
         return
-    rows = [f"- [`{each.name}`]({each.name}{'/README.md' if each.is_dir() else ''})" for each in sorted(folder.iterdir())]
+    rows = [
+        f"- [`{each.name}`]({each.name}{'/README.md' if each.is_dir() else ''})" for each in sorted(folder.iterdir())
+    ]
     page.write_text(f"# {folder.name}\n\n" + "\n".join(rows) + "\n", encoding="utf-8")
 
 
