@@ -6,7 +6,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers drift test interop soak demo demo-debate demo-runner bench docs clean
+.PHONY: help setup check lint types layers drift test interop soak demo demo-debate demo-runner bench docs pictures dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -49,8 +49,15 @@ layers: setup
 drift: setup
 	$(BIN)/python -m scripts.generate --check
 
-docs: setup  ## regenerate the generated parts of docs/
+docs: setup  ## regenerate the generated parts of docs/, and build the site into build/site
 	$(BIN)/python -m scripts.generate
+	$(BIN)/python -m scripts.site
+
+pictures: setup  ## make the pictures of the docs again: terminals, the screen, the approval page, a report
+	$(BIN)/python -m scripts.pictures
+
+dist: setup  ## build wheel, source package, bill of materials and checksums, and try them on every Python there is
+	$(BIN)/python -m scripts.dist
 
 demo: setup  ## run a bundled runbook for real against a small service, and verify its trace
 	@sh scripts/demo $(BIN)

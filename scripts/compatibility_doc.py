@@ -21,7 +21,7 @@ class Release(NamedTuple):
     ledger: str
 
 
-RELEASES = (Release("0.1.0", "3.11, 3.12, 3.13", "writes and reads 6", "writes and reads 6", "1"),)
+RELEASES = (Release("0.2.0", "3.11, 3.12, 3.13", "writes and reads 6", "writes and reads 6", "1"),)
 """Every version, the newest first. A line here is never changed once its version is out."""
 
 PAGE = """# Compatibility

@@ -12,11 +12,14 @@ from gert.kernel.runbook.validate.catalogue import PHASES, RULES
 from scripts import (
     agent_stub,
     behavior_index,
+    cli_doc,
     compatibility_doc,
     events_doc,
+    json_doc,
     operations_doc,
     payload_models,
     reference_doc,
+    settings_doc,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +38,9 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs" / "reference.md", reference_doc.page()
     yield ROOT / "docs" / "operations.md", operations_doc.page()
     yield ROOT / "docs" / "schemas" / "operations.json", json.dumps(reference(), indent=1) + "\n"
+    yield ROOT / "docs" / "cli.md", cli_doc.page()
+    yield ROOT / "docs" / "configuration.md", settings_doc.page()
+    yield ROOT / "docs" / "json.md", json_doc.page()
     yield ROOT / "docs" / "kernel_behavior_index.json", behavior_index.page()
     yield ROOT / "docs" / "compatibility_matrix.md", compatibility_doc.page()
 
@@ -71,12 +77,13 @@ def _rules() -> Iterator[str]:
 def main() -> int:
     """Write, or check."""
     check = "--check" in sys.argv[1:]
-    stale = [file for file, text in generated() if not file.exists() or file.read_text(encoding="utf-8") != text]
+    made = list(generated())
+    stale = [file for file, text in made if not file.exists() or file.read_text(encoding="utf-8") != text]
     if check:
         for file in stale:
             print(f"out of date: {file.relative_to(ROOT)}; run `make docs`", file=sys.stderr)
         return 1 if stale else 0
-    for file, text in generated():
+    for file, text in made:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     return 0

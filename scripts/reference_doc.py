@@ -29,11 +29,11 @@ def _documents() -> Iterator[str]:
             f" Recognized by its name: {', '.join(f'`{file}`' for file in kind.file_names)}." if kind.file_names else ""
         )
         yield f"## {name.capitalize()}{version}\n\n{_sentence(kind.model)}{files}\n"
-        yield _table(kind.model)
+        yield table(kind.model)
         yield from _parts(kind.model, done)
         if name == "runbook":
             for step, model in STEP_KINDS.items():
-                yield f"### `{step}` step\n\n{_sentence(model)}\n\n{_table(model)}"
+                yield f"### `{step}` step\n\n{_sentence(model)}\n\n{table(model)}"
                 yield from _parts(model, done)
 
 
@@ -42,7 +42,7 @@ def _parts(model: type[Model], done: set[str]) -> Iterator[str]:
         for nested in _models(field.kind):
             if nested.__name__ not in done:
                 done.add(nested.__name__)
-                yield f"### {_title(nested)}\n\n{_sentence(nested)}\n\n{_table(nested)}"
+                yield f"### {_title(nested)}\n\n{_sentence(nested)}\n\n{table(nested)}"
                 yield from _parts(nested, done)
 
 
@@ -56,7 +56,8 @@ def _models(kind: Kind) -> Iterator[type[Model]]:
             yield from _models(each)
 
 
-def _table(model: type[Model]) -> str:
+def table(model: type[Model]) -> str:
+    """The keys of a document or a part of one."""
     rows = [
         _row(key, field) for key, field in model.fields.items() if not (key == "type" and hasattr(model, "executes"))
     ]

@@ -27,16 +27,17 @@ PAGES = [
     EXAMPLES / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
+    """The blocks of a language; one with a title is a file of a session, which `test_docs_commands.py` plays."""
     return [
-        (f"{page.relative_to(ROOT)}:{text[: match.start()].count(chr(10)) + 1}", match[2])
+        (f"{page.relative_to(ROOT)}:{text[: match.start()].count(chr(10)) + 1}", match[3])
         for page in PAGES
         for text in [page.read_text(encoding="utf-8")]
         for match in BLOCK.finditer(text)
-        if match[1] == language
+        if match[1] == language and "title=" not in match[2]
     ]
 
 
@@ -134,7 +135,7 @@ def test_the_pieces_of_the_first_runbook_make_one() -> None:
     assert [finding.message for finding in checked.findings] == []
 
 
-def test_the_runbook_of_the_readme_is_the_bundled_one() -> None:
+def test_the_runbook_of_the_first_page_is_the_bundled_one() -> None:
     [(_, text)] = [block for block in YAML_BLOCKS if "name: restart-pod" in block[1]]
     assert (ROOT / "examples" / "runbooks" / "restart-pod.yaml").read_text(encoding="utf-8") == text
 
@@ -147,25 +148,8 @@ steps: [{ type: end, outcome: { category: no_action, code: fine } }]
 """
 
 
-def misspelt(folder: Path) -> None:
-    runbook = folder / "examples" / "runbooks" / "restart-pod.yaml"
-    runbook.write_text(runbook.read_text().replace(".pod }}", ".pdo }}"))
-
-
 def with_check(folder: Path) -> None:
     (folder / "check.yaml").write_text(CHECK)
-
-
-def with_cases_of_the_page(folder: Path) -> None:
-    [(_, cases)] = [block for block in YAML_BLOCKS if "apiVersion: policy-test/v0" in block[1]]
-    (folder / "policies" / "production.policy-test.yaml").write_text(cases)
-
-
-def with_inventory(folder: Path) -> None:
-    [(_, configured)] = [block for block in YAML_BLOCKS if "./inputs/inventory" in block[1]]
-    with (folder / "gert-project.yaml").open("a") as project:
-        project.write(configured)
-    (folder / "servers.json").write_text('{"web-1": {"address": "10.0.0.7", "zone": "eu"}}')
 
 
 @pytest.mark.parametrize(("language", "name"), [("python", "inventory"), ("sh", "hosts")])
@@ -176,13 +160,6 @@ def test_the_providers_of_the_docs_are_the_examples(language: str, name: str) ->
 
 # Page, command, the folder it is called in, what is different there, and its exit code.
 SHOWN = [
-    ("README.md", "explain examples/runbooks/restart-pod.yaml", ".", None, 0),
-    ("README.md", "validate examples/runbooks/restart-pod.yaml", ".", misspelt, 1),
-    ("docs/running.md", "exec check.yaml --var hots=web-1", ".", with_check, 2),
-    ("docs/inputs.md", "input check inventory.web-1.address inventory.web-1.zone", "examples", with_inventory, 0),
-    ("docs/testing.md", "test runbooks/restart-pod.yaml --coverage", "examples", None, 0),
-    ("docs/governance.md", "policy test policies/ --coverage", "examples", with_cases_of_the_page, 1),
-    ("docs/governance.md", "policy explain policies/production.policy.yaml", "examples", None, 0),
     (
         "docs/extensions.md",
         """ext check reduce-vote --inputs '{"items": {"ann": "yes", "bob": "no"}}'""",
@@ -249,7 +226,7 @@ def test_the_result_has_the_keys_that_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [shown] = [
-        json.loads(text) for place, text in blocks("json") if place.startswith("docs/running.md") and "run_id" in text
+        json.loads(text) for place, text in blocks("json") if place.startswith("docs/results.md") and "run_id" in text
     ]
     monkeypatch.chdir(tmp_path)
     with_check(tmp_path)

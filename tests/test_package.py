@@ -26,7 +26,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "gert/py.typed" in names
     assert "gert/_build.py" in names
     assert "gert/ecosystem/runners/skills/openai.chat.skill.yaml" in names
-    assert {name.split("/")[0] for name in names} == {"gert", "gert-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"gert", "gert-0.2.0.dist-info"}
 
 
 def test_an_unpacked_wheel_validates_and_names_its_commit(wheel: Path, tmp_path: Path) -> None:
@@ -42,5 +42,5 @@ def test_an_unpacked_wheel_validates_and_names_its_commit(wheel: Path, tmp_path:
         return done.stdout
 
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert run("--version").strip() == f"gert 0.1.0 ({head[:12]})"
+    assert run("--version").strip() == f"gert 0.2.0 ({head[:12]})"
     assert run("validate", runbook).endswith("restart-pod.yaml (runbook)\n")

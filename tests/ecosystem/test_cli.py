@@ -379,11 +379,11 @@ class TestVersion:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, cwd=ROOT, check=False)
         line = gert(*arguments).stdout.decode().strip()
         commit = head.stdout.decode().strip()[:12]
-        assert line == (f"gert 0.1.0 ({commit})" if commit else "gert 0.1.0")
+        assert line == (f"gert 0.2.0 ({commit})" if commit else "gert 0.2.0")
 
     def test_machines_read_it_as_json(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["version", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["version"] == "0.1.0"
+        assert json.loads(capsys.readouterr().out)["version"] == "0.2.0"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -1,0 +1,107 @@
+"""Build the site from docs/, the examples and the changelog; broken links fail.
+
+Pages link to each other as files do in a checkout, so that they also work where a repository is read in a browser. In the
+site docs/ is the root, and everything beside it moves below.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+STAGED = ROOT / "build" / "site-source"
+"""What `docs_dir` in zensical.toml names."""
+
+BESIDE = ("examples", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "scripts/demo_service.py")
+"""What pages link to outside docs/. A page for the start of a repository is none of the site: docs/index.md is."""
+
+LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
+BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+
+
+def stage(target: Path) -> list[str]:
+    """Copy every page and file to its place in the site, with links to match; give links that lead nowhere."""
+    shutil.rmtree(target, ignore_errors=True)
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "docs", *BESIDE],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, tracked.stdout.decode().split("\0")):
+        source = ROOT / name
+        if not source.is_file():
+            continue
+        copy = target / in_site(Path(name))
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.suffix == ".md":
+            copy.write_text(_moved(source.read_text(encoding="utf-8"), Path(name)), encoding="utf-8")
+        else:
+            shutil.copyfile(source, copy)
+    for folder in [path for path in (target / "examples").rglob("*") if path.is_dir()]:
+        _list_files(folder)
+    return [
+        f"{page.relative_to(target)}: {link}"
+        for page in sorted(target.rglob("*.md"))
+        for _, link, _ in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+        if "://" not in link and not link.startswith("mailto:") and not (page.parent / link).exists()
+    ]
+
+
+def _list_files(folder: Path) -> None:
+    """Give a folder without a page one that lists its files, because a site has no listings."""
+    if (page := folder / "README.md").exists():
+        return
+    rows = [
+        f"- [`{each.name}`]({each.name}{'/README.md' if each.is_dir() else ''})" for each in sorted(folder.iterdir())
+    ]
+    page.write_text(f"# {folder.name}\n\n" + "\n".join(rows) + "\n", encoding="utf-8")
+
+
+def in_site(path: Path) -> Path:
+    """The place of a file of the checkout in the site."""
+    return path.relative_to("docs") if path.parts[0] == "docs" else path
+
+
+def _moved(text: str, page: Path) -> str:
+    """The text of a page with links that hold in the site; blocks of code are left as they are."""
+    parts = BLOCK.split(text)
+    for number in range(0, len(parts), 2):
+        parts[number] = LINK.sub(lambda found: found[1] + _link(found[2], page) + found[3], parts[number])
+    return "".join(parts)
+
+
+def _link(target: str, page: Path) -> str:
+    if "://" in target or target.startswith("mailto:"):
+        return target
+    named = (ROOT / page.parent / target).resolve()
+    if not named.is_relative_to(ROOT):
+        return target
+    path = named.relative_to(ROOT)
+    if named.is_dir():
+        path = path / "README.md"
+    if path == Path("README.md"):
+        path = Path("docs/index.md")
+    return os.path.relpath(in_site(path), in_site(page).parent)
+
+
+def main() -> int:
+    """Stage, then build; the exit code is that of the build."""
+    if nowhere := stage(STAGED):
+        print("\n".join(f"error: a link leads nowhere: {each}" for each in nowhere), file=sys.stderr)
+        return 1
+    command = [str(Path(sys.executable).parent / "zensical"), "build", "--strict", "--clean"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stdout + done.stderr.partition("Traceback")[0], file=sys.stderr)
+        return 1
+    pages = sum(1 for _ in (ROOT / "build" / "site").rglob("*.html"))
+    print(f"✓ {pages} pages in build/site")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
