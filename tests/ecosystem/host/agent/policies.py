@@ -36,6 +36,7 @@ class Mailer:
         approvals: Any = None,
         **policy: Any,
     ) -> None:
+        self.place = place
         self.safety = SafetyPolicyMiddleware(config=SafetyPolicyConfig(tools={"send": ToolSafetyPolicy(**policy)}))
         self.kernel = place.kernel(
             model,

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.ecosystem.approvals.asking import ANN_KEY
+from tests.ecosystem.approvals.asking import ANN_KEY, BOB_KEY
 from tests.ecosystem.host.agent.places import TENANT, Model, Place, in_loop, kinds, of_type
 from tests.ecosystem.host.agent.policies import Mailer
 
@@ -24,9 +25,22 @@ from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import InputError
 from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.foundation.signature import parse_key
 from gert.kernel.governance.approval import Response
 
 ANN_PUBLIC = {"GERT_APPROVAL_KEY_ANN": ANN_KEY.public_text or "", "GERT_APPROVAL_OWNER_ANN": "ann"}
+KEYS = {
+    "ann": ANN_KEY,
+    "bob": BOB_KEY,
+    **{
+        name: parse_key("ed25519:" + b64encode(name.encode().ljust(32, b".")).decode(), name)
+        for name in ("carol", "dan")
+    },
+}
+PUBLIC = {
+    **{f"GERT_APPROVAL_KEY_{name.upper()}": key.public_text or "" for name, key in KEYS.items()},
+    **{f"GERT_APPROVAL_OWNER_{name.upper()}": name for name in KEYS},
+}
 GATE: dict[str, Any] = {"approval": {"mode": "human"}}
 MANY = 5
 
@@ -37,8 +51,8 @@ def gate(**more: Any) -> dict[str, Any]:
 
 
 def people(environ: Mapping[str, str] | None = None, actor: str = "carol", **groups: list[str]) -> AgentApprovals:
-    """The people of these tests; Carol runs the agent."""
-    return AgentApprovals(actor=actor, environ=environ or {}, groups=groups)
+    """The people of these tests, each with a key; Carol runs the agent."""
+    return AgentApprovals(actor=actor, environ=PUBLIC if environ is None else environ, groups=groups)
 
 
 async def asked(mailer: Mailer, step_key: str = "one", **arguments: Any) -> ApprovalRequiredError:
@@ -55,8 +69,8 @@ async def answer(
     tickets = Tickets(mailer.kernel.ledger)
     [view] = await tickets.all("pending")
     response = Response(approver=by, approved=True, timestamp=format_timestamp(await tickets.time()), reason="seen")
-    if signed:
-        await post(mailer, sign_response(response, view.ticket, ANN_KEY))
+    if signed or mailer.place.kind == "postgres":  # a shared ledger counts no other response
+        await post(mailer, sign_response(response, view.ticket, KEYS[by]))
     else:
         assert (await tickets.answer(view.id, response)).objection is None
 
@@ -117,9 +131,11 @@ async def test_which_approvals_count(place: Place, policy: Any, by: list[str], a
         await mailer.begin()
         await asked(mailer)
         for each in by:
-            await post(
-                mailer, Response(approver=each, approved=approved, timestamp=format_timestamp(datetime.now(UTC)))
-            )
+            response = Response(approver=each, approved=approved, timestamp=format_timestamp(datetime.now(UTC)))
+            if place.kind == "postgres":
+                [view] = await Tickets(mailer.kernel.ledger).all("pending")
+                response = sign_response(response, view.ticket, KEYS[each.lower()])
+            await post(mailer, response)
         if expected is None:
             await mailer.send()
         elif expected == "wait":
@@ -191,7 +207,7 @@ async def test_signatures_are_required_by_policy_and_by_a_shared_ledger(
 
 @in_loop
 async def test_signed_approvals_without_a_key_to_verify_them_are_denied_at_once(place: Place) -> None:
-    async with Mailer(place, approvals=people(), **gate(require_signed_approvals=True)) as mailer:
+    async with Mailer(place, approvals=people({}), **gate(require_signed_approvals=True)) as mailer:
         await mailer.begin()
         with pytest.raises(PolicyViolationError) as caught:
             await mailer.send()
@@ -325,13 +341,13 @@ async def test_a_ticket_that_expires_is_asked_again(place: Place) -> None:
 
 @pytest.mark.parametrize("change", ["the tool", "the policy"])
 @in_loop
-async def test_an_approval_of_something_else_does_not_count(place: Place, change: str) -> None:
-    async with Mailer(place, approvals=people(), **GATE) as mailer:
+async def test_an_approval_of_something_else_does_not_count(shared: Place, change: str) -> None:
+    async with Mailer(shared, approvals=people(), **GATE) as mailer:
         await mailer.begin()
         await asked(mailer)
         await answer(mailer)
     policy = gate(approvers=("bob",)) if change == "the policy" else {"version": "2.0.0", **GATE}
-    async with Mailer(place, approvals=people(), **policy) as mailer:
+    async with Mailer(shared, approvals=people(), **policy) as mailer:
         await asked(mailer)
         found = await kinds(mailer.kernel, "r")
         assert found.count("approval_outdated") == 1

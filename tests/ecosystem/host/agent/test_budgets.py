@@ -222,8 +222,9 @@ class Bare(Model):
 async def test_a_model_without_a_known_price_is_refused_under_enforced(
     place: Place, model: Any, name: str, mode: str, more: dict[str, Any], allowed: bool
 ) -> None:
-    who = tenant(allow_unknown_cost=more.pop("allow", False))
-    async with kernel_of(place, model(), mode, **more) as kernel:
+    settings = {key: value for key, value in more.items() if key != "allow"}
+    who = tenant(allow_unknown_cost=more.get("allow", False))
+    async with kernel_of(place, model(), mode, **settings) as kernel:
         await kernel.start_run(tenant=who, run_id="r")
         if allowed:
             await ask(kernel, "r", "q", "s", tenant=who, model=name)
