@@ -11,11 +11,10 @@ from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import mask_password, open_ledger
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys
-from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Adopt, Record, load_record
+from gert.ecosystem.host.redrive.record import Record, RecordedRun, load_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.console import Console
@@ -41,28 +40,20 @@ from gert.kernel.foundation.principal import Principal
 from gert.kernel.ledger.record import Head
 
 
-class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
+class RerunOptions(RecordedRun, frozen=True, kw_only=True):
     """The run to rerun, the step to begin with, and how.
 
-    run_id: the id of the run, a unique prefix of it, or `last`
     step: the first step that runs live
     given: secret inputs that cannot be resolved again, and others as long as the events up to the step stay the same
     allow_changed: use the runbook, tools and policies as they are now, although they have changed
     break_glass: the reason for overriding governance; that of the old run is not taken over
-    adopt_unsealed: why the answers of a run that is not sealed are taken into a sealed one
     """
 
-    run_id: str
     step: str
-    state_dir: str | None = None
-    db: str | None = None
-    dsn: str | None = None
-    actor: str | None = None
     given: Mapping[str, GivenInput] = field(default_factory=dict)
     allow_changed: bool = False
     approvals: ApprovalMode | None = None
     break_glass: str | None = None
-    adopt_unsealed: str | None = None
     witness: str | None = None
     sync: bool = True
 
@@ -146,9 +137,7 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, options.run_id, place.name)
             _require_over(await ledger.head(run_id), place.words, is_running=await is_driven(ledger, run_id))
-            why = options.adopt_unsealed
-            adopt = None if why is None else Adopt(options.actor or user_name(), why)
-            return await load_record(ledger, run_id, sealing_keys(environ), adopt)
+            return await load_record(ledger, run_id, sealing_keys(environ), options.adopt)
     except GertError as problem:
         raise mask_password(place.ledger, problem) from None
 

@@ -10,8 +10,7 @@ from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.redrive.record import start_of
 from gert.ecosystem.host.runs.entry import Entry, Place
 from gert.ecosystem.host.runs.find import find_run, no_such_run, require_run_id
-from gert.ecosystem.host.runs.follow import Following
-from gert.ecosystem.host.runs.ledger_reader import LedgerReader
+from gert.ecosystem.host.runs.ledger_reader import Follower, LedgerReader
 from gert.errors import Busy, GertError, TraceError, Unavailable
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete
@@ -91,9 +90,9 @@ class Runs:
         """Its lines, without line breaks."""
         return self.follow(entry).lines()
 
-    def follow(self, entry: Entry, since: int = 0) -> Following:
+    def follow(self, entry: Entry, since: int = 0) -> Follower:
         """Its lines after a number, and later those that have come since."""
-        return Following(entry.run_id, self.reader, since)
+        return Follower(entry.run_id, self.reader, since)
 
     def is_running(self, entry: Entry) -> bool:
         """Whether a process drives the run now."""

@@ -6,11 +6,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from gert.ecosystem.host.config.files import is_file, read_document, read_map, runbook_of
+from gert.ecosystem.host.config.files import is_file, read_map, runbook_of
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.runs.traces import Unreadable, events_of, open_trace
-from gert.ecosystem.host.scenarios.edit import edit_file, edited, write_atomically
+from gert.ecosystem.host.scenarios.edit import edit_file, edited, read_text, write_atomically
 from gert.ecosystem.host.scenarios.folders import (
     SCENARIO_FILE,
     TEST_FILE,
@@ -157,7 +157,7 @@ def _copy(folder: Folder, target: Folder) -> Curated:
     scenario = _changed(folder.scenario, _extensions(folder, target))
     rewritten = False
     if is_file(folder.test):
-        test = edited(_source(folder.test), {"golden": True})
+        test = edited(read_text(folder.test), {"golden": True})
         expectations, rewritten = test.text, test.rewritten
     else:
         expectations = to_yaml({"golden": True, **_IMPLIED})
@@ -210,15 +210,8 @@ def _rename(before: str, after: str) -> None:
 
 
 def _changed(path: str, changes: Mapping[str, Any]) -> str:
-    source = _source(path)
+    source = read_text(path)
     return edited(source, changes).text if changes else source
-
-
-def _source(path: str) -> str:
-    try:
-        return read_document(path).decode()
-    except UnicodeDecodeError:
-        raise DocumentError(f"`{path}` is not UTF-8 text") from None
 
 
 def _trace(path: str) -> bytes:

@@ -48,10 +48,7 @@ def edited(source: str, changes: Mapping[str, Any]) -> Edited:
 
 def edit_file(path: str, changes: Mapping[str, Any]) -> bool:
     """Edit a file atomically; return whether comments and layout were kept."""
-    try:
-        source = read_document(path).decode()
-    except UnicodeDecodeError:
-        raise DocumentError(f"`{path}` is not UTF-8 text") from None
+    source = read_text(path)
     try:
         after = edited(source, changes)
     except DocumentError as problem:
@@ -59,6 +56,14 @@ def edit_file(path: str, changes: Mapping[str, Any]) -> bool:
     if after.text != source:
         write_atomically(path, after.text)
     return not after.rewritten
+
+
+def read_text(path: str) -> str:
+    """The text of a document."""
+    try:
+        return read_document(path).decode()
+    except UnicodeDecodeError:
+        raise DocumentError(f"`{path}` is not UTF-8 text") from None
 
 
 def write_atomically(path: str, text: str) -> None:

@@ -11,7 +11,7 @@ from gert.ecosystem.host.redrive.abandon import AbandonOptions, abandon
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.runs.agent_timeline import timeline_of
 from gert.ecosystem.host.runs.entry import OPEN, STATUSES, Entry
-from gert.ecosystem.host.runs.follow import Following
+from gert.ecosystem.host.runs.ledger_reader import Follower
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.surfaces.cli.commands.exec import checked_actor
 from gert.ecosystem.surfaces.cli.commands.run_control import advance, cancel, evidence
@@ -203,7 +203,7 @@ for _name in ("verify-ledger", "verify"):
     command.add_command(verify, _name)
 
 
-def _followed(runs: Runs, entry: Entry, reading: Following) -> Iterator[Envelope]:
+def _followed(runs: Runs, entry: Entry, reading: Follower) -> Iterator[Envelope]:
     """The events of a run, until it ends, no process drives it, or Ctrl-C."""
     with interrupt_event() as stop:
         while True:
@@ -220,7 +220,7 @@ def _continues(runs: Runs, entry: Entry) -> bool:
     return runs.entry(entry.run_id).status in OPEN if entry.kind == "agent" else runs.is_running(entry)
 
 
-def _readable(reading: Following) -> Iterator[Envelope]:
+def _readable(reading: Follower) -> Iterator[Envelope]:
     unreadable = 0
     for line in reading.lines():
         try:
