@@ -24,6 +24,7 @@ from gert.ecosystem.host.config.project_root import project_root
 from gert.ecosystem.host.config.state_dir import state_dir, state_dir_argument
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.signature import Key
+from gert.kernel.foundation.text import os_reason
 
 
 class TicketPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +105,7 @@ def _require_readable(path: str) -> None:
         raise NoLedger(f"there are no tickets: there is no ledger `{path}`", hint=hint) from None
     except OSError as problem:
         raise UsageError(
-            f"the ledger `{path}` cannot be read: {(problem.strerror or str(problem)).lower()}",
+            f"the ledger `{path}` cannot be read: {os_reason(problem)}",
             hint="other users respond through a drop box (`--drop-box DIR`)",
         ) from None
 

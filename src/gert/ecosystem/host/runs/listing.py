@@ -106,7 +106,8 @@ class Runs:
         if found is None:
             return entry
         with suppress(GertError):
-            entry.start = decode(self.reader.first_line(head.run_id))
+            [first] = self.reader.ask(lambda ledger: ledger.lines(head.run_id, 0, 1)) or [b""]
+            entry.start = decode(first)
             _, entry.started_with = start_of(entry.start)
         if found.ended is None:
             entry.is_driven = self.reader.is_held(head.run_id)

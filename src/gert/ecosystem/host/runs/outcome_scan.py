@@ -26,6 +26,7 @@ from gert.kernel.events.outcomes import Selection
 from gert.kernel.events.runner import PlanCreated
 from gert.kernel.events.summary import LONGEST_TEXT, RunSummary, is_irrelevant, without_item
 from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 
@@ -292,4 +293,4 @@ def _first_event(line: bytes) -> Envelope:
 
 
 def _why(problem: OSError) -> str:
-    return f"it cannot be read: {(problem.strerror or str(problem)).lower()}"
+    return f"it cannot be read: {os_reason(problem)}"

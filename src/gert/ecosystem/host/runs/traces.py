@@ -20,6 +20,7 @@ from gert.kernel.events.runner import PlanCreated
 from gert.kernel.events.trace_seal import Check, SealReport, check_seal
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.signature import Keys
+from gert.kernel.foundation.text import os_reason
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.runs.ledger_reader import LedgerReader
@@ -238,7 +239,7 @@ def _require_file(path: str) -> None:
     except FileNotFoundError:
         raise UsageError(f"there is no file `{path}`") from None
     except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
     except ValueError:
         raise UsageError(f"`{path}` is not a path") from None
 
@@ -249,7 +250,7 @@ def _reading(path: str) -> Iterator[BinaryIO]:
         with open(path, "rb") as file:
             yield file
     except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
 
 
 @contextmanager

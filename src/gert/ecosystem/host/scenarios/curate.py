@@ -23,6 +23,7 @@ from gert.ecosystem.host.scenarios.folders import (
 )
 from gert.ecosystem.host.scenarios.record_scenario import X_RECORDED, recorded_from, write_folder
 from gert.errors import DocumentError, GertError, UsageError
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.changes import Ending
 
@@ -205,7 +206,7 @@ def _rename(before: str, after: str) -> None:
     try:
         os.rename(before, after)
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
+        why = os_reason(problem)
         raise UsageError(f"`{before}` cannot be renamed to `{os.path.basename(after)}`: {why}") from None
 
 
@@ -219,7 +220,7 @@ def _trace(path: str) -> bytes:
         with open(path, "rb") as file:
             data = file.read(LONGEST_TRACE + 1)
     except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
     if len(data) > LONGEST_TRACE:
         raise UsageError(
             f"`{path}` is larger than {LONGEST_TRACE // (1024 * 1024)} MiB", hint="remove the trace from the folder"

@@ -15,6 +15,7 @@ import msgspec
 from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.scenarios.entries import changed_entries, ended_like, line_break, note_of, same
 from gert.errors import DocumentError, UsageError
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.tree import Map, Tree
 from gert.kernel.runbook.writer import to_yaml
@@ -81,7 +82,7 @@ def write_atomically(path: str, text: str) -> None:
         os.replace(temporary, target)
         temporary = None
     except OSError as problem:
-        raise UsageError(f"`{path}` cannot be written: {(problem.strerror or str(problem)).lower()}") from None
+        raise UsageError(f"`{path}` cannot be written: {os_reason(problem)}") from None
     finally:
         if temporary is not None:
             os.unlink(temporary)

@@ -16,6 +16,7 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE
 from gert.ecosystem.process.helper import Output, read_helper, run_helper
 from gert.errors import UsageError
+from gert.kernel.foundation.text import os_reason
 
 MOST_FILES: Final = 10_000
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -235,7 +236,7 @@ class _Git:
         except TimeoutError:
             raise UsageError(f"git took longer than {PATIENCE:.0f} seconds") from None
         except OSError as problem:
-            raise UsageError(f"git cannot be run: {(problem.strerror or str(problem)).lower()}") from None
+            raise UsageError(f"git cannot be run: {os_reason(problem)}") from None
 
 
 def _is_plain(path: str) -> bool:
