@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from gert.ecosystem.host.approvals.respond import Verdict, respond
 from gert.ecosystem.host.approvals.ticket_document import ticket_document
-from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
+from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, open_tickets
 from gert.ecosystem.host.background.messages import Sender, advance_run, give_evidence
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.documents import RunbookPath
@@ -97,7 +97,7 @@ class ListApprovals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 async def list_approvals(access: Access, said: ListApprovals) -> dict[str, Any]:
     """Open tickets with exactly what will run, oldest first."""
     try:
-        async with open_tickets(_place(access), access.environ) as tickets:
+        async with open_tickets(access.place, access.environ) as tickets:
             found = await tickets.all(*(() if said.all else ("pending",)))
             now = await tickets.time()
     except NoLedger:
@@ -125,17 +125,13 @@ async def answer_approval(access: Access, said: AnswerApproval) -> dict[str, Any
         reason=said.reason,
         key=said.key,
     )
-    given = await respond(verdict, _place(access), access.environ)
+    given = await respond(verdict, access.place, access.environ)
     return {
         "ticket_id": given.answered.view.id,
         "received": given.answered.objection is None,
         "objection": given.answered.objection,
         "decided": given.answered.is_decided,
     }
-
-
-def _place(access: Access) -> TicketPlace:
-    return TicketPlace(state_dir=access.state_dir, db=access.db, dsn=access.dsn)
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.embedding.ports import Parts
-from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
+from gert.ecosystem.host.redrive.fork import Fork, StepName, fork_at
 from gert.ecosystem.host.redrive.record import Record, RecordedRun, load_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
@@ -28,8 +28,8 @@ from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
 from gert.ecosystem.host.run.signals import Relay
-from gert.ecosystem.host.runs.entry import place_for
 from gert.ecosystem.host.runs.find import find_run, no_such_run
+from gert.ecosystem.host.runs.place import place_for
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
@@ -85,7 +85,7 @@ async def rerun(
             f"{changed[0]} was changed since the run began",
             hint="`gert rerun --allow-changed` takes what is there now, if the way up to the step is the same",
         )
-    step = StepPlace(options.step, prepared.program)
+    step = StepName(options.step, prepared.program)
     inputs = await _inputs(prepared, source, options, console)
     redactor = prepared.redactor(inputs)
     counted = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
@@ -189,7 +189,7 @@ def _at_beginning(entry: RecordedAnswer) -> RecordedAnswer:
     return msgspec.structs.replace(entry, answer=msgspec.structs.replace(entry.answer, at=0.0, idle=()))
 
 
-def _require_no_doubt(fork: Fork, step: StepPlace) -> None:
+def _require_no_doubt(fork: Fork, step: StepName) -> None:
     """Refuse where calls of other lanes that may have happened would be made again."""
     doubtful = [
         ask.path for ask in fork.beside if isinstance(ask, CallTool | CallExtension) and not ask.contract.idempotent

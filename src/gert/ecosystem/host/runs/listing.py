@@ -8,9 +8,10 @@ from typing import Final, Self
 
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.redrive.record import start_of
-from gert.ecosystem.host.runs.entry import Entry, Place
+from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.find import find_run, no_such_run, require_run_id
 from gert.ecosystem.host.runs.ledger_reader import Follower, LedgerReader
+from gert.ecosystem.host.runs.place import Place
 from gert.errors import Busy, GertError, TraceError, Unavailable
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete
