@@ -140,7 +140,9 @@ def test_what_to_write_instead_parses(instead: str) -> None:
         ),
         pytest.param("{{{ .x }}}", "unexpected character `{`", "an action begins with two braces", id="three braces"),
         pytest.param("{{ .x }", "unexpected character `}`", "close it with `}}`", id="one brace"),
-        pytest.param("{{ 'it }}", "the quoted character is not closed", "text must be in double quotes", id="one quote"),
+        pytest.param(
+            "{{ 'it }}", "the quoted character is not closed", "text must be in double quotes", id="one quote"
+        ),
         pytest.param(
             "{{ eq .a null }}", "unexpected `null`", "`not .x` asks whether there is nothing", id="null of another name"
         ),

@@ -128,9 +128,7 @@ from gert.kernel.template.tree import Call, Output, Path, Text
         pytest.param("{{ .x-}}", "a space must precede `-}}`", 5, None, id="a trim marker without space"),
         pytest.param("{{ .a b }}", "`.a` is not a function and takes no arguments", 6, None, id="arguments for data"),
         pytest.param("{{ .a | .b }}", "a function must follow `|`", 8, None, id="data after a pipe"),
-        pytest.param(
-            "{{ .a | (.b) }}", "a function must follow `|`", 8, None, id="data in parentheses after a pipe"
-        ),
+        pytest.param("{{ .a | (.b) }}", "a function must follow `|`", 8, None, id="data in parentheses after a pipe"),
         pytest.param(
             "{{ .a | (eq .b .c) }}",
             "a function must follow `|`",

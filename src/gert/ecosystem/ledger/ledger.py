@@ -65,7 +65,7 @@ class SqlLedger(ABC):
     """A ledger in a database. It belongs to the event loop that uses it first.
 
     clock: stamps events; a clock of the caller's own also decides about leases
-    poll_interval: how often, in seconds, a waiting caller looks for what other processes wrote
+    poll_interval: seconds between polls for what other processes wrote
     """
 
     backend: sql.Backend

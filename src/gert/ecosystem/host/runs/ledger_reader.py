@@ -171,7 +171,7 @@ class LedgerReader:
         if _number_of(self._place) != self._opened:
             raise TraceError(
                 f"`{self.name}` was removed or replaced",
-                hint="look again to see what is there now",
+                hint="run the command again to see what is there now",
             )
 
 

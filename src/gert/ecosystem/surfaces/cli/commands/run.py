@@ -138,7 +138,7 @@ def tail(
 ) -> int:
     """Show the events of a run; with --follow until it ends or waits, or Ctrl-C.
 
-    An agent run that is paused goes on being followed: whoever resumes it may be elsewhere.
+    A paused agent run is still followed: another process may resume it.
     """
     with open_runs(state_dir, db, dsn) as runs:
         entry = runs.entry(runs.find(run_id))
