@@ -53,7 +53,7 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.unblock_key if self.unblock_key.startswith("approval:") else f"unblock:{self.unblock_key}"
 
 
-class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
+class AgentSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
     """The state of an agent run.
 
     asleep: how the run ended, or the status its harness ended with; None while it is active
@@ -111,7 +111,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
         return bool(self.pauses) or any(open_tickets)
 
 
-def fold(snapshot: Snapshot, payload: Payload, seq: int) -> Snapshot:
+def fold(snapshot: AgentSnapshot, payload: Payload, seq: int) -> AgentSnapshot:
     """The snapshot after one more event."""
     changes: dict[str, Any] = {"last_type": payload.type}
     step_key = getattr(payload, "step_key", None)
@@ -123,7 +123,7 @@ def fold(snapshot: Snapshot, payload: Payload, seq: int) -> Snapshot:
     return msgspec.structs.replace(snapshot, **changes)
 
 
-def _summarize(snapshot: Snapshot, said: RunSummary, seq: int) -> Mapping[str, Any]:
+def _summarize(snapshot: AgentSnapshot, said: RunSummary, seq: int) -> Mapping[str, Any]:
     kind, mark, key = said.summary_type.partition("::")
     if kind == UNBLOCKED:
         cleared = key if mark else None
@@ -148,21 +148,21 @@ def _tasks(text: str) -> Mapping[str, Any]:
     }
 
 
-def _end(snapshot: Snapshot, said: RunEnded, _: int) -> Mapping[str, Any]:
+def _end(snapshot: AgentSnapshot, said: RunEnded, _: int) -> Mapping[str, Any]:
     if said.status == "completed":
         return {**_AWAKE, "asleep": "completed"}
     reason = ": ".join(part for part in (said.error_type, said.message) if part)
     return {"asleep": "failed", "failure_reason": reason or None, "failure_step": snapshot.last_step_key}
 
 
-def _sleep(snapshot: Snapshot, said: HarnessSleep, _: int) -> Mapping[str, Any]:
+def _sleep(snapshot: AgentSnapshot, said: HarnessSleep, _: int) -> Mapping[str, Any]:
     if said.status == "completed":
         return {**_AWAKE, "asleep": "completed"}
     reason = snapshot.failure_reason or said.execution_error_type or said.sleep_error_type
     return {"asleep": "failed", "failure_reason": reason}
 
 
-def _fail(snapshot: Snapshot, said: HarnessFailed, _: int) -> Mapping[str, Any]:
+def _fail(snapshot: AgentSnapshot, said: HarnessFailed, _: int) -> Mapping[str, Any]:
     return {
         "asleep": "failed",
         "failure_reason": f"{said.error_type}: {said.message}" if said.message else said.error_type,
@@ -170,14 +170,14 @@ def _fail(snapshot: Snapshot, said: HarnessFailed, _: int) -> Mapping[str, Any]:
     }
 
 
-def _request_model(snapshot: Snapshot, said: ModelRequested, seq: int) -> Mapping[str, Any]:
+def _request_model(snapshot: AgentSnapshot, said: ModelRequested, seq: int) -> Mapping[str, Any]:
     return {
         "model_calls": snapshot.model_calls + 1,
         "reserved": spending.reserved_after(snapshot.reserved, said, seq),
     }
 
 
-def _settle_model(snapshot: Snapshot, said: ModelCompleted | ModelFailed, seq: int) -> Mapping[str, Any]:
+def _settle_model(snapshot: AgentSnapshot, said: ModelCompleted | ModelFailed, seq: int) -> Mapping[str, Any]:
     # An answer that cannot be used is paid for, too.
     is_unknown = isinstance(said, ModelFailed) and spending.is_cost_unknown(said)
     kept = snapshot.reserved.get(said.request_seq, 0) if is_unknown else 0
@@ -188,7 +188,7 @@ def _settle_model(snapshot: Snapshot, said: ModelCompleted | ModelFailed, seq: i
     }
 
 
-def _request_tool(snapshot: Snapshot, said: ToolRequested, seq: int) -> Mapping[str, Any]:
+def _request_tool(snapshot: AgentSnapshot, said: ToolRequested, seq: int) -> Mapping[str, Any]:
     name, counts = said.tool_name, snapshot.calls_by_tool
     return {
         "tool_calls": snapshot.tool_calls + 1,
@@ -200,7 +200,7 @@ def _request_tool(snapshot: Snapshot, said: ToolRequested, seq: int) -> Mapping[
 
 _AWAKE: Final = {"asleep": None, "failure_reason": None, "failure_step": None}
 
-_CHANGES: Mapping[type[Payload], Callable[[Snapshot, Any, int], Mapping[str, Any]]] = {
+_CHANGES: Mapping[type[Payload], Callable[[AgentSnapshot, Any, int], Mapping[str, Any]]] = {
     PauseRequested: lambda snapshot, said, seq: {
         "pauses": (*snapshot.pauses, Pause(seq, said.reason, said.blocked, said.unblock_key))
     },

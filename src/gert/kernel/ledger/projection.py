@@ -41,7 +41,7 @@ from gert.kernel.events.runner import PlanCreated
 from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger import agent_fold, runbook_fold, runner_fold
-from gert.kernel.ledger.agent_fold import Snapshot
+from gert.kernel.ledger.agent_fold import AgentSnapshot
 from gert.kernel.ledger.record import (
     Call,
     CallEnd,
@@ -96,7 +96,7 @@ class Projection:
             rows.clear()
 
     def _add_agent(self, payload: Payload, seq: int, timestamp: str) -> None:
-        before = self.snapshot if isinstance(self.snapshot, Snapshot) else Snapshot()
+        before = self.snapshot if isinstance(self.snapshot, AgentSnapshot) else AgentSnapshot()
         self.snapshot = agent_fold.fold(before, payload, seq)
         self.spends += spends_of(spent_by(payload, before.reserved), self._run_id, self.tenant or "")
         self._add_ticket_event(payload, seq, timestamp)

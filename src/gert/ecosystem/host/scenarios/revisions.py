@@ -38,7 +38,7 @@ _QUIETLY: Final = {
 }
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Revision(msgspec.Struct, frozen=True):
     """A revision on disk: its runbook, its working directory, and the commit."""
 
     runbook: str
@@ -56,7 +56,7 @@ class _Blob(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def snapshot(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[Snapshot]:
+def extract_revision(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[Revision]:
     """Extract every document of the project of a runbook; the folder is deleted on exit."""
     folder = os.path.dirname(os.path.realpath(file))
     if not os.path.isdir(folder):
@@ -73,7 +73,7 @@ def snapshot(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[S
             raise UsageError(f"there is no `{file}` at `{revision}`", hint="name a revision that contains it")
         working = os.path.normpath(os.path.join(target, os.path.relpath(_working(base), base)))
         _require_apart(runbook, target)
-        yield Snapshot(runbook, working, commit)
+        yield Revision(runbook, working, commit)
 
 
 def _base(folder: str, top: str) -> str:

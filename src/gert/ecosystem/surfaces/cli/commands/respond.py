@@ -29,7 +29,8 @@ def _command(name: str, about: str, *, approved: bool, example: str) -> click.Co
     """The two commands have the same options, and respond in the same way."""
 
     def answer(state_dir: str | None, db: str | None, dsn: str | None, as_json: bool, ticket: str, **said: Any) -> int:
-        place = place_for(state_dir, db, os.environ, dsn)
+        # A drop box needs no ledger, and its approver may have none.
+        place = place_for(state_dir, db, os.environ, dsn) if said["drop_box"] is None else Place("")
         return _respond(Verdict(ticket=ticket, approved=approved, **said), place, as_json=as_json)
 
     for option in _OPTIONS:
