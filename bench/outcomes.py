@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 
 from bench.ratio import Ratio, report, timed
-from gert.ecosystem.host.runs.outcome_scan import Scan
-from gert.ecosystem.host.runs.outcomes import Places
+from gert.ecosystem.host.runs.outcome_scan import Scan, Sources
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import encode_payload
@@ -82,7 +81,7 @@ def write(folder: Path, count: int) -> int:
 def counted(folder: Path) -> OutcomeReport:
     """What is measured: all of it but the printing."""
     counting = OutcomeReport()
-    for run in distinct(Scan(Selection(mode="real")).runs(Places((str(folder),)))):
+    for run in distinct(Scan(Selection(mode="real")).runs(Sources((str(folder),)))):
         counting.add(run)
     return counting
 

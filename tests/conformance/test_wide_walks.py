@@ -18,7 +18,7 @@ from tests.memory_ledger import MemoryLedger
 from tests.soak import sampled
 
 from gert.ecosystem.host.policy.explain_runbook import explained_steps
-from gert.ecosystem.host.redrive.fork import StepPlace, fork_at
+from gert.ecosystem.host.redrive.fork import StepName, fork_at
 from gert.ecosystem.host.run.record.journal import read_answers
 from gert.ecosystem.host.run.world.worlds import DryRun, Probe
 from gert.errors import GertError, UsageError
@@ -151,7 +151,7 @@ def test_a_new_run_from_any_step_of_an_old_one_takes_the_same_way(seeds: Sequenc
             lines, answers = list(store.events(setup.run_id)), list(read_answers(store.answers(setup.run_id)))
             anew = msgspec.structs.replace(setup, run_id="run-2")
             for step in dict.fromkeys(each for event in events_of(lines) for each in _names(event)):
-                place = StepPlace(step, setup.program)
+                place = StepName(step, setup.program)
                 try:
                     fork = asyncio.run(fork_at(place, anew, answers, lines, strictly=True, lanes=lanes))
                 except UsageError as refusal:

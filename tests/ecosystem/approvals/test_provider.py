@@ -363,7 +363,7 @@ def test_a_waiting_run_learns_that_the_time_is_over() -> None:
 
 def test_a_clock_that_is_set_back_makes_no_run_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GRACE", 0.1)
-    monkeypatch.setattr(module, "_LOOK_AGAIN", 0.02)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.02)
 
     async def case() -> None:
         clock = Clock()
@@ -377,7 +377,7 @@ def test_a_clock_that_is_set_back_makes_no_run_wait_for_ever(monkeypatch: pytest
 
 
 def test_a_ledger_that_cannot_be_reached_for_a_moment_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_AGAIN", 0.02)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.02)
 
     async def case() -> None:
         async with running() as (run, tickets):

@@ -25,7 +25,7 @@ from gert.kernel.events.agent import (
     ToolRequested,
 )
 from gert.kernel.events.payload import Payload
-from gert.kernel.ledger.agent_fold import Snapshot, Unit, fold, stage_of, units_of
+from gert.kernel.ledger.agent_fold import AgentSnapshot, Unit, fold, stage_of, units_of
 from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import Head
 
@@ -49,8 +49,8 @@ def head_after(payloads: Sequence[Payload]) -> Head:
     return build_batch(Head("r"), MOMENT, "acme", [Entry(each) for each in payloads]).head
 
 
-def after(*payloads: Payload) -> Snapshot:
-    found = Snapshot()
+def after(*payloads: Payload) -> AgentSnapshot:
+    found = AgentSnapshot()
     for seq, payload in enumerate(payloads, start=1):
         found = fold(found, payload, seq)
     return found
@@ -113,7 +113,7 @@ class TestLaws:
         for start in range(0, len(events), size):
             batch = build_batch(head, MOMENT, "acme", [Entry(each) for each in events[start : start + size]])
             # As a ledger keeps it: written and read again.
-            kept = msgspec.json.decode(msgspec.json.encode(batch.head.snapshot), type=Snapshot)
+            kept = msgspec.json.decode(msgspec.json.encode(batch.head.snapshot), type=AgentSnapshot)
             head = msgspec.structs.replace(batch.head, snapshot=kept)
         assert head == head_after(events)
 

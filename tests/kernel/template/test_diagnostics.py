@@ -106,7 +106,7 @@ def test_what_to_write_instead_parses(instead: str) -> None:
         ),
         pytest.param(
             "{{ upper(.x) }}",
-            "a space must stand before `(`",
+            "a space must precede `(`",
             "arguments follow a space, without parentheses or commas",
             id="parentheses after a function",
         ),
@@ -129,18 +129,20 @@ def test_what_to_write_instead_parses(instead: str) -> None:
         pytest.param(
             "{{ .a && }}",
             "`&&` is not part of the template language",
-            "the function stands first, as in `and .a .b`",
+            "the function comes first, as in `and .a .b`",
             id="half an operator",
         ),
         pytest.param(
             "{{ {% if x %} }}",
             "unexpected character `{`",
-            "actions stand between `{{` and `}}`, `{%` means nothing",
+            "actions are written between `{{` and `}}`, `{%` means nothing",
             id="an action of another language",
         ),
         pytest.param("{{{ .x }}}", "unexpected character `{`", "an action begins with two braces", id="three braces"),
         pytest.param("{{ .x }", "unexpected character `}`", "close it with `}}`", id="one brace"),
-        pytest.param("{{ 'it }}", "the quoted character is not closed", "text stands in double quotes", id="one quote"),
+        pytest.param(
+            "{{ 'it }}", "the quoted character is not closed", "text must be in double quotes", id="one quote"
+        ),
         pytest.param(
             "{{ eq .a null }}", "unexpected `null`", "`not .x` asks whether there is nothing", id="null of another name"
         ),

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from tests.kernel.template.unparser import unparse
 from tests.quickly import quickly
 
 from gert.errors import TemplateError, TemplateEvalError
@@ -21,7 +22,6 @@ from gert.kernel.template import (
     render_text,
     render_value,
     truth,
-    unparse,
 )
 
 DATA: dict[str, Any] = {

@@ -6,10 +6,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from tests.kernel.template.unparser import unparse
 from tests.soak import examples
 
 from gert.errors import TemplateError
-from gert.kernel.template import EACH, Budget, Reference, Template, condition, evaluate, parse, render, unparse
+from gert.kernel.template import EACH, Budget, Reference, Template, condition, evaluate, parse, render
 
 SMALL = Budget(max_steps=2000, max_output=20_000)
 

@@ -74,21 +74,21 @@ from gert.kernel.template.tree import Call, Output, Path, Text
         pytest.param("{{ slice }}", "`slice` takes 1 to 4 arguments, found 0", 3, None, id="a range of counts"),
         pytest.param(
             '{{ define "x" }}',
-            "`define` is not part of the template language: a template stands alone",
+            "`define` is not part of the template language: a template cannot include another",
             3,
             None,
             id="define",
         ),
         pytest.param(
             '{{ template "x" }}',
-            "`template` is not part of the template language: a template stands alone",
+            "`template` is not part of the template language: a template cannot include another",
             3,
             None,
             id="template",
         ),
         pytest.param(
             '{{ block "x" . }}',
-            "`block` is not part of the template language: a template stands alone",
+            "`block` is not part of the template language: a template cannot include another",
             3,
             None,
             id="block",
@@ -125,21 +125,19 @@ from gert.kernel.template.tree import Call, Output, Path, Text
             None,
             id="a number too large",
         ),
-        pytest.param("{{ .x-}}", "a space must stand before `-}}`", 5, None, id="a trim marker without space"),
+        pytest.param("{{ .x-}}", "a space must precede `-}}`", 5, None, id="a trim marker without space"),
         pytest.param("{{ .a b }}", "`.a` is not a function and takes no arguments", 6, None, id="arguments for data"),
-        pytest.param("{{ .a | .b }}", "a function must stand after `|`", 8, None, id="data after a pipe"),
-        pytest.param(
-            "{{ .a | (.b) }}", "a function must stand after `|`", 8, None, id="data in parentheses after a pipe"
-        ),
+        pytest.param("{{ .a | .b }}", "a function must follow `|`", 8, None, id="data after a pipe"),
+        pytest.param("{{ .a | (.b) }}", "a function must follow `|`", 8, None, id="data in parentheses after a pipe"),
         pytest.param(
             "{{ .a | (eq .b .c) }}",
-            "a function must stand after `|`",
+            "a function must follow `|`",
             8,
             "write it without parentheses",
             id="a whole call after a pipe",
         ),
         pytest.param(
-            "{{ .a | (.b | len) }}", "a function must stand after `|`", 8, None, id="a whole pipeline after a pipe"
+            "{{ .a | (.b | len) }}", "a function must follow `|`", 8, None, id="a whole pipeline after a pipe"
         ),
         pytest.param(
             "{{ (len .a) 3 }}",
@@ -156,7 +154,7 @@ from gert.kernel.template.tree import Call, Output, Path, Text
             id="a comment with spaces",
         ),
         pytest.param("{{ 1 # 2 }}", "unexpected character `#`", 5, None, id="a character of no token"),
-        pytest.param('{{ print "a""b" }}', 'a space must stand before `"b"`', 12, None, id="operands that touch"),
+        pytest.param('{{ print "a""b" }}', 'a space must precede `"b"`', 12, None, id="operands that touch"),
         pytest.param(
             '{{ regexMatch "(a" .x }}',
             "`(a` is not a regular expression: missing ): (a",

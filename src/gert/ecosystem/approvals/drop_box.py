@@ -24,6 +24,7 @@ from gert.ecosystem.approvals.tickets import TicketView
 from gert.errors import DocumentError, GertError, InputError, IntegrityError, TraceError, UsageError
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.governance.approval import ApprovalRequest, Response, as_recorded
 from gert.kernel.governance.approval_rules import Ticket
 from gert.kernel.ledger.port import Ledger
@@ -89,7 +90,7 @@ class DropBox:
                         hint=f"chmod {mode:04o} {folder}",
                     )
         except OSError as problem:
-            raise InputError(f"the drop box `{self.path}` cannot be used: {_why(problem)}") from None
+            raise InputError(f"the drop box `{self.path}` cannot be used: {os_reason(problem)}") from None
 
     def publish(self, view: TicketView) -> str | None:
         """Publish a request for others to read; returns why it could not be."""
@@ -102,7 +103,7 @@ class DropBox:
             self._prune(folder)
             _write(folder, f"{view.id}{_SUFFIX}", msgspec.json.encode(document))
         except OSError as problem:
-            return f"the request was not published: {_why(problem)}"
+            return f"the request was not published: {os_reason(problem)}"
         return None
 
     def remove(self, ticket_ids: Iterable[str]) -> None:
@@ -142,7 +143,7 @@ class DropBox:
         try:
             descriptor = os.open(path, _READ)
         except OSError as problem:
-            raise _Refused(f"a response cannot be read: {_why(problem)}") from None
+            raise _Refused(f"a response cannot be read: {os_reason(problem)}") from None
         found = os.fstat(descriptor)
         # (1) It is a file of its author alone: no link, pipe or device, and no other user can change it.
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
@@ -216,7 +217,7 @@ def _requests(path: str) -> list[str]:
     try:
         names = os.listdir(os.path.join(path, REQUESTS))
     except OSError as problem:
-        raise UsageError(f"the drop box `{path}` cannot be read: {_why(problem)}") from None
+        raise UsageError(f"the drop box `{path}` cannot be read: {os_reason(problem)}") from None
     return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX) and name[0] != ".")
 
 
@@ -242,7 +243,7 @@ def leave_response(path: str, response: Response) -> None:
     try:
         _write(os.path.join(path, RESPONSES), name, encode_response(response))
     except OSError as problem:
-        raise UsageError(f"the response cannot be left in the drop box `{path}`: {_why(problem)}") from None
+        raise UsageError(f"the response cannot be left in the drop box `{path}`: {os_reason(problem)}") from None
 
 
 def _published(path: str) -> _Request:
@@ -254,7 +255,7 @@ def _published(path: str) -> _Request:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise DocumentError(f"`{path}` is not a request for approval") from None
     except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {_why(problem)}") from None
+        raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
 
 
 def _write(folder: str, name: str, data: bytes) -> None:
@@ -264,7 +265,3 @@ def _write(folder: str, name: str, data: bytes) -> None:
         os.fchmod(file.fileno(), 0o644)
         file.write(data)
     os.rename(temporary, os.path.join(folder, name))
-
-
-def _why(problem: OSError) -> str:
-    return (problem.strerror or str(problem)).lower()

@@ -26,9 +26,9 @@ GRACE: Final = CLOCK_SKEW.total_seconds()
 """Seconds after the timeout when a run stops waiting even if the clock of the ledger was set back."""
 MAX_REQUEST: Final = 8 * 1024 * 1024
 """Bytes of a request; approvers have to be able to read it."""
-_LOOK_AGAIN: Final = 5.0
-"""Seconds until a waiting run looks again: on a server, messages may become visible in another order."""
-_LOOK_AT_FILES: Final = 0.5
+_POLL_SECONDS: Final = 5.0
+"""Seconds between reads of the inbox: on a server, messages may become visible in another order."""
+_POLL_FILES_SECONDS: Final = 0.5
 
 
 class TicketApprovals:
@@ -130,7 +130,7 @@ class TicketApprovals:
         loop = asyncio.get_running_loop()
         end = loop.time() + ask.request.approval_timeout + GRACE
         last = 0
-        pause = _LOOK_AT_FILES if self._drop_box is not None else _LOOK_AGAIN
+        pause = _POLL_FILES_SECONDS if self._drop_box is not None else _POLL_SECONDS
         while loop.time() < end:
             try:
                 # Which messages there are is read first: one that comes in between wakes the wait.

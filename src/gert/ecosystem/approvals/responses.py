@@ -34,6 +34,12 @@ UNSEEN: Final = re.compile(
 )
 
 
+# Fields that the message and the kernel's response both have under this name.
+_SAME_NAME: Final = (
+    "approved", "timestamp", "reason", "ticket_id", "request_hash", "signature", "signature_alg", "key_id",
+)  # fmt: skip
+
+
 class ResponseMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A response as services send it and an inbox keeps it (ecosystem-v0 §6.4)."""
 
@@ -49,34 +55,13 @@ class ResponseMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     def response(self) -> Response:
         """The response in the words of the kernel."""
-        return Response(
-            approver=self.approver_id,
-            approved=self.approved,
-            timestamp=self.timestamp,
-            reason=self.reason,
-            ticket_id=self.ticket_id,
-            request_hash=self.request_hash,
-            signature=self.signature,
-            signature_alg=self.signature_alg,
-            key_id=self.key_id,
-        )
+        return Response(approver=self.approver_id, **{name: getattr(self, name) for name in _SAME_NAME})
 
 
 def encode_response(response: Response) -> bytes:
     """The message that carries a response."""
-    return msgspec.json.encode(
-        ResponseMessage(
-            ticket_id=response.ticket_id,
-            approved=response.approved,
-            approver_id=response.approver,
-            timestamp=response.timestamp,
-            signature=response.signature,
-            signature_alg=response.signature_alg,
-            key_id=response.key_id,
-            reason=response.reason,
-            request_hash=response.request_hash,
-        )
-    )
+    same = {name: getattr(response, name) for name in _SAME_NAME}
+    return msgspec.json.encode(ResponseMessage(approver_id=response.approver, **same))
 
 
 async def messages_of(

@@ -1,1 +1,1 @@
-"""Ledgers: SQLite and Postgres behind the one port, and JSONL as mirror, export and reader."""
+"""Ledgers: SQLite and Postgres behind the one port, and JSONL mirrors."""

@@ -16,7 +16,7 @@ import msgspec
 from gert.ecosystem.ledger import sql, transactions
 from gert.ecosystem.ledger.holder import is_running, this_process
 from gert.ecosystem.ledger.ids import new_id, stamps_of, utc_now
-from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, lease_of, message_of, ticket_of
+from gert.ecosystem.ledger.rows import head_of, message_of, ticket_of
 from gert.ecosystem.ledger.transactions import AppendContext, Dialect, Transaction
 from gert.ecosystem.ledger.waiters import Waiters, is_closed
 from gert.errors import Forbidden, TraceError, Unavailable
@@ -66,7 +66,7 @@ class SqlLedger(ABC):
     """A ledger in a database. It belongs to the event loop that uses it first.
 
     clock: stamps events; a clock of the caller's own also decides about leases
-    poll_interval: how often, in seconds, a waiting caller looks for what other processes wrote
+    poll_interval: seconds between polls for what other processes wrote
     """
 
     backend: sql.Backend
@@ -227,30 +227,27 @@ class SqlLedger(ABC):
 
     async def lease(self, run_id: str) -> Lease | None:
         """The lease of a run, if a worker holds it now."""
-        rows = await self._of_run(self._context.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
-        if not rows:
-            return None
-        *columns, server_time = rows[0]
-        now = self._clock() if server_time is None else parse_timestamp(server_time)
-        return holds(lease_of(run_id, columns[-5:]), now)
+        found = await self._driven(run_id)
+        return None if found is None else holds(found.lease, found.now)
 
     async def confirm(self, run_id: str) -> None:
         """Refuse where another worker has taken the run since this process acquired it: LeaseLost."""
-        rows = await self._of_run(self._context.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
-        lease = lease_of(run_id, rows[0][:-1][-5:]) if rows else None
-        if lease is None or lease.token != self._fences.get(run_id):
+        found = await self._driven(run_id)
+        if found is None or found.lease is None or found.lease.token != self._fences.get(run_id):
             raise taken_over(run_id)
 
     async def check(self, run_id: str) -> Head | None:
         """The head of a run, unless an append would be refused now."""
-        rows = await self._of_run(self._context.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
-        if not rows:
+        found = await self._driven(run_id)
+        if found is None:
             return None
-        *columns, server_time = rows[0]
-        now = self._clock() if server_time is None else parse_timestamp(server_time)
-        head = head_of(columns[:HEAD_WIDTH])
-        check_fence(head, lease_of(run_id, columns[HEAD_WIDTH:]), self._fences.get(run_id), now)
-        return head if head.count else None
+        check_fence(found.head, found.lease, self._fences.get(run_id), found.now)
+        return found.head if found.head.count else None
+
+    async def _driven(self, run_id: str) -> transactions.Driven | None:
+        """The head and the lease of a run, without locking them."""
+        rows = await self._of_run(self._context.dialect.lock.removesuffix(" FOR UPDATE OF runs"), run_id)
+        return transactions.read_driven(run_id, rows[0], self._clock) if rows else None
 
     # --- one run
 

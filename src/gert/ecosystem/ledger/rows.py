@@ -7,12 +7,12 @@ import msgspec
 
 from gert.errors import TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
-from gert.kernel.ledger.agent_fold import Snapshot
+from gert.kernel.ledger.agent_fold import AgentSnapshot
 from gert.kernel.ledger.record import NEVER, Head, Holder, Lease, Message, TicketRow
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
-_Snapshot: TypeAlias = Snapshot | RunbookSnapshot | RunnerSnapshot
+_Snapshot: TypeAlias = AgentSnapshot | RunbookSnapshot | RunnerSnapshot
 _SNAPSHOT: Final[msgspec.json.Decoder[_Snapshot]] = msgspec.json.Decoder(_Snapshot)
 _TEXT: Final = {str, type(None)}
 _HOLDER: Final = msgspec.json.Decoder(Holder)

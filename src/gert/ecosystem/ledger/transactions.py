@@ -92,20 +92,27 @@ class AppendContext(NamedTuple):
     stamp: Callable[[], str]
 
 
-class _Locked(NamedTuple):
+class Driven(NamedTuple):
+    """The head of a run, its lease, and the time that decides about it."""
+
     head: Head
     lease: Lease | None
     now: datetime
 
 
-def _lock(run_id: str, dialect: Dialect, clock: Callable[[], datetime]) -> Transaction[_Locked]:
+def _lock(run_id: str, dialect: Dialect, clock: Callable[[], datetime]) -> Transaction[Driven]:
     rows = yield Read(dialect.lock, (run_id,))
     if not rows:
         yield Change(sql.TOUCH, ((run_id,),))
         rows = yield Read(dialect.lock, (run_id,))
-    *columns, server_time = rows[0]
+    return read_driven(run_id, rows[0], clock)
+
+
+def read_driven(run_id: str, row: Sequence[Any], clock: Callable[[], datetime]) -> Driven:
+    """Convert a row of `Dialect.lock`."""
+    *columns, server_time = row
     now = clock() if server_time is None else parse_timestamp(server_time)
-    return _Locked(head_of(columns[:HEAD_WIDTH]), lease_of(run_id, columns[HEAD_WIDTH:]), now)
+    return Driven(head_of(columns[:HEAD_WIDTH]), lease_of(run_id, columns[HEAD_WIDTH:]), now)
 
 
 def append(

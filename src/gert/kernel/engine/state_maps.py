@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from gert.kernel.template.values import Ordered, Results
 
-Place: TypeAlias = tuple[str, ...]
+StatePath: TypeAlias = tuple[str, ...]
 ReportMissingKey: TypeAlias = Callable[[str, str, Iterable[str]], None]
 """Called with a key that a keyed result does not have: the loop, the key, and the existing keys."""
 
@@ -28,8 +28,8 @@ class Origin:
 
     __slots__ = ("bare", "places")
 
-    def __init__(self, *places: Place) -> None:
-        self.places: dict[Place, None] = dict.fromkeys(places)
+    def __init__(self, *places: StatePath) -> None:
+        self.places: dict[StatePath, None] = dict.fromkeys(places)
         self.bare: set[str] = set()
 
     @classmethod
@@ -109,7 +109,7 @@ def outputs_of(values: Mapping[str, Any]) -> StateMap:
     return values if isinstance(values, StateMap) else StateMap(values, dict.fromkeys(values, Origin()))
 
 
-def facts_of(values: Mapping[str, Any], *places: Place) -> StateMap:
+def facts_of(values: Mapping[str, Any], *places: StatePath) -> StateMap:
     """Return gert's facts about a step, with the places they are read at."""
     return StateMap(values, dict.fromkeys(values, Origin(*places)))
 
@@ -119,7 +119,7 @@ def origins_of(values: Mapping[str, Any]) -> Origins:
     return values.origins if isinstance(values, StateMap) else NO_ORIGINS
 
 
-def add_places(values: Any, *paths: Place) -> None:
+def add_places(values: Any, *paths: StatePath) -> None:
     """StateMap that a map of the state, and every map in it, can be read at these paths."""
     if isinstance(values, StateMap):
         for origin in set(values.origins.values()):

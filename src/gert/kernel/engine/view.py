@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gert.kernel.engine.state import REPEAT, STEP
-from gert.kernel.engine.state_maps import KeyedResults, Origin, Place, StateMap, is_structure
+from gert.kernel.engine.state_maps import KeyedResults, Origin, StateMap, StatePath, is_structure
 from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, visible_part
 from gert.kernel.template.values import Results
 
@@ -24,7 +24,7 @@ class _View:
 
     def __init__(self, visibility: Visibility) -> None:
         self._start = Marks.start(visibility)
-        self._places: dict[Place, Marks] = {(): self._start}
+        self._places: dict[StatePath, Marks] = {(): self._start}
         self._marks: dict[tuple[int, str], Marks] = {}
         self._values: dict[tuple[int, str, int], Any] = {}
 
@@ -38,7 +38,7 @@ class _View:
     def _of_record(self, step_id: str) -> Marks:
         return Marks.any_of([self._at((step_id,)), self._at((STEP, step_id))])
 
-    def _at(self, place: Place) -> Marks:
+    def _at(self, place: StatePath) -> Marks:
         """Return how far the globs match a place."""
         marks = self._places.get(place)
         if marks is None:

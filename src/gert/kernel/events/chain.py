@@ -11,10 +11,9 @@ from typing import Literal
 import msgspec
 
 from gert.errors import TraceError
-from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, require_unambiguous
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, Header, decode, encode, require_unambiguous
 from gert.kernel.events.payload import to_data
 from gert.kernel.foundation.canonical import sha256_hex
-from gert.kernel.foundation.principal import Principal
 
 GENESIS = "0" * 64
 """The `prev_hash` of the first event."""
@@ -33,23 +32,13 @@ MAX_BREAKS = 1000
 BreakKind = Literal["unreadable", "ambiguous", "prev_hash", "seq", "run_id", "after_complete"]
 
 
-class _Link(msgspec.Struct, kw_only=True, gc=False):
-    """An envelope without its data."""
+class _Link(Header, gc=False):
+    """An envelope whose data is not decoded."""
 
-    seq: int
-    run_id: str
-    type: str
-    timestamp: str
-    principal: Principal | None = None
-    tenant: str | None = None
-    path: str | None = None
-    answers: str | None = None
-    prev_hash: str
-    data: msgspec.Raw
+    data: msgspec.Raw = msgspec.Raw()
 
 
 _decode_link = msgspec.json.Decoder(_Link).decode
-_OBJECT = ord("{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +156,7 @@ class ChainReader:
             or link.seq != self._line + 1
             or link.run_id != self._run_id
             or link.type == RUN_COMPLETE
-            or memoryview(link.data)[0] != _OBJECT
+            or bytes(memoryview(link.data)[:1]) != b"{"
             or len(stored) > MAX_LINE_BYTES
         ):
             return False

@@ -23,6 +23,7 @@ from gert.kernel.foundation.timestamps import format_timestamp, parse_timestamp
 __all__ = [
     "MAX_LINE_BYTES",
     "Envelope",
+    "Header",
     "decode",
     "encode",
     "encode_payload",
@@ -159,8 +160,8 @@ def _no_constant(name: str) -> None:
     raise TraceError(f"`{name}` is not a JSON number")
 
 
-class _Line(msgspec.Struct, omit_defaults=True, gc=False):
-    """An envelope around a payload that is not yet plain data; the fields have the same order.
+class Header(msgspec.Struct, omit_defaults=True, gc=False):
+    """The fields of an envelope before its data, in the same order.
 
     Only fields that may be omitted have a default that a value can equal.
     """
@@ -174,6 +175,11 @@ class _Line(msgspec.Struct, omit_defaults=True, gc=False):
     path: str | None = None
     answers: str | None = None
     prev_hash: str = ""
+
+
+class _Line(Header, omit_defaults=True, gc=False):
+    """An envelope around a payload that is not yet plain data."""
+
     data: Payload | msgspec.Raw | None = None
 
 

@@ -18,6 +18,11 @@ CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]{0,32}[@-~]|[()][0-9A-Za-z]
 """What colours text on a terminal, or clears a part of it. It is removed for display, and no secret hides behind it."""
 
 
+def os_reason(problem: OSError) -> str:
+    """The reason of an error of the operating system, for messages: `permission denied`."""
+    return (problem.strerror or str(problem)).lower()
+
+
 def printable(text: str) -> str:
     """Replace control, escape and bidirectional formatting characters; the number of lines does not change."""
     if text.isprintable():

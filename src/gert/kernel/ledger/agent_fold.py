@@ -5,7 +5,7 @@ same however long it is.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -53,7 +53,7 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.unblock_key if self.unblock_key.startswith("approval:") else f"unblock:{self.unblock_key}"
 
 
-class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
+class AgentSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
     """The state of an agent run.
 
     asleep: how the run ended, or the status its harness ended with; None while it is active
@@ -111,7 +111,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
         return bool(self.pauses) or any(open_tickets)
 
 
-def fold(snapshot: Snapshot, payload: Payload, seq: int) -> Snapshot:
+def fold(snapshot: AgentSnapshot, payload: Payload, seq: int) -> AgentSnapshot:
     """The snapshot after one more event."""
     changes: dict[str, Any] = {"last_type": payload.type}
     step_key = getattr(payload, "step_key", None)
@@ -123,17 +123,7 @@ def fold(snapshot: Snapshot, payload: Payload, seq: int) -> Snapshot:
     return msgspec.structs.replace(snapshot, **changes)
 
 
-def _paused(snapshot: Snapshot, said: PauseRequested, seq: int) -> Mapping[str, Any]:
-    return {"pauses": (*snapshot.pauses, Pause(seq, said.reason, said.blocked, said.unblock_key))}
-
-
-def _resumed(snapshot: Snapshot, _: ResumeRequested, __: int) -> Mapping[str, Any]:
-    # Blocks stay: each is cleared by its key.
-    pauses = tuple(pause for pause in snapshot.pauses if pause.blocked)
-    return {"pauses": pauses, "asleep": None, "failure_reason": None, "failure_step": None}
-
-
-def _noted(snapshot: Snapshot, said: RunSummary, seq: int) -> Mapping[str, Any]:
+def _summarize(snapshot: AgentSnapshot, said: RunSummary, seq: int) -> Mapping[str, Any]:
     kind, mark, key = said.summary_type.partition("::")
     if kind == UNBLOCKED:
         cleared = key if mark else None
@@ -158,25 +148,21 @@ def _tasks(text: str) -> Mapping[str, Any]:
     }
 
 
-def _ended(snapshot: Snapshot, said: RunEnded, _: int) -> Mapping[str, Any]:
+def _end(snapshot: AgentSnapshot, said: RunEnded, _: int) -> Mapping[str, Any]:
     if said.status == "completed":
-        return {"asleep": "completed", "failure_reason": None, "failure_step": None}
+        return {**_AWAKE, "asleep": "completed"}
     reason = ": ".join(part for part in (said.error_type, said.message) if part)
     return {"asleep": "failed", "failure_reason": reason or None, "failure_step": snapshot.last_step_key}
 
 
-def _woke(_: Snapshot, __: HarnessWake | RunReopened, ___: int) -> Mapping[str, Any]:
-    return {"asleep": None, "failure_reason": None, "failure_step": None}
-
-
-def _slept(snapshot: Snapshot, said: HarnessSleep, _: int) -> Mapping[str, Any]:
+def _sleep(snapshot: AgentSnapshot, said: HarnessSleep, _: int) -> Mapping[str, Any]:
     if said.status == "completed":
-        return {"asleep": "completed", "failure_reason": None, "failure_step": None}
+        return {**_AWAKE, "asleep": "completed"}
     reason = snapshot.failure_reason or said.execution_error_type or said.sleep_error_type
     return {"asleep": "failed", "failure_reason": reason}
 
 
-def _failed(snapshot: Snapshot, said: HarnessFailed, _: int) -> Mapping[str, Any]:
+def _fail(snapshot: AgentSnapshot, said: HarnessFailed, _: int) -> Mapping[str, Any]:
     return {
         "asleep": "failed",
         "failure_reason": f"{said.error_type}: {said.message}" if said.message else said.error_type,
@@ -184,18 +170,14 @@ def _failed(snapshot: Snapshot, said: HarnessFailed, _: int) -> Mapping[str, Any
     }
 
 
-def _staged(_: Snapshot, said: HarnessStage, __: int) -> Mapping[str, Any]:
-    return {"last_stage": said.stage}
-
-
-def _asked_model(snapshot: Snapshot, said: ModelRequested, seq: int) -> Mapping[str, Any]:
+def _request_model(snapshot: AgentSnapshot, said: ModelRequested, seq: int) -> Mapping[str, Any]:
     return {
         "model_calls": snapshot.model_calls + 1,
         "reserved": spending.reserved_after(snapshot.reserved, said, seq),
     }
 
 
-def _answered(snapshot: Snapshot, said: ModelCompleted | ModelFailed, seq: int) -> Mapping[str, Any]:
+def _settle_model(snapshot: AgentSnapshot, said: ModelCompleted | ModelFailed, seq: int) -> Mapping[str, Any]:
     # An answer that cannot be used is paid for, too.
     is_unknown = isinstance(said, ModelFailed) and spending.is_cost_unknown(said)
     kept = snapshot.reserved.get(said.request_seq, 0) if is_unknown else 0
@@ -206,11 +188,7 @@ def _answered(snapshot: Snapshot, said: ModelCompleted | ModelFailed, seq: int) 
     }
 
 
-def _drifted(snapshot: Snapshot, _: ReplayedWithDrift, __: int) -> Mapping[str, Any]:
-    return {"drift_count": snapshot.drift_count + 1}
-
-
-def _asked_tool(snapshot: Snapshot, said: ToolRequested, seq: int) -> Mapping[str, Any]:
+def _request_tool(snapshot: AgentSnapshot, said: ToolRequested, seq: int) -> Mapping[str, Any]:
     name, counts = said.tool_name, snapshot.calls_by_tool
     return {
         "tool_calls": snapshot.tool_calls + 1,
@@ -220,37 +198,33 @@ def _asked_tool(snapshot: Snapshot, said: ToolRequested, seq: int) -> Mapping[st
     }
 
 
-def _tool_ended(snapshot: Snapshot, said: ToolCompleted, _: int) -> Mapping[str, Any]:
-    return {"last_tool": said.tool_name, "approvals": agent_approvals.after_end(snapshot.approvals, said)}
+_AWAKE: Final = {"asleep": None, "failure_reason": None, "failure_step": None}
 
-
-def _asked_people(snapshot: Snapshot, said: ApprovalSubmitted, _: int) -> Mapping[str, Any]:
-    return {"tickets": agent_approvals.after_submission(snapshot.tickets, said)}
-
-
-def _people_decided(snapshot: Snapshot, said: ApprovalResolved | ApprovalOutdated, _: int) -> Mapping[str, Any]:
-    return {"tickets": agent_approvals.after_resolution(snapshot.tickets, said)}
-
-
-_CHANGES: Mapping[type[Payload], Callable[[Snapshot, Any, int], Mapping[str, Any]]] = {
-    PauseRequested: _paused,
-    ResumeRequested: _resumed,
-    RunEnded: _ended,
-    RunReopened: _woke,
-    RunSummary: _noted,
-    HarnessWake: _woke,
-    HarnessSleep: _slept,
-    HarnessFailed: _failed,
-    HarnessStage: _staged,
-    ModelRequested: _asked_model,
-    ModelCompleted: _answered,
-    ModelFailed: _answered,
-    ReplayedWithDrift: _drifted,
-    ToolRequested: _asked_tool,
-    ToolCompleted: _tool_ended,
-    ApprovalSubmitted: _asked_people,
-    ApprovalResolved: _people_decided,
-    ApprovalOutdated: _people_decided,
+_CHANGES: Mapping[type[Payload], Callable[[AgentSnapshot, Any, int], Mapping[str, Any]]] = {
+    PauseRequested: lambda snapshot, said, seq: {
+        "pauses": (*snapshot.pauses, Pause(seq, said.reason, said.blocked, said.unblock_key))
+    },
+    # Blocks stay: each is cleared by its key.
+    ResumeRequested: lambda snapshot, _, __: {**_AWAKE, "pauses": tuple(p for p in snapshot.pauses if p.blocked)},
+    RunEnded: _end,
+    RunReopened: lambda _, __, ___: _AWAKE,
+    RunSummary: _summarize,
+    HarnessWake: lambda _, __, ___: _AWAKE,
+    HarnessSleep: _sleep,
+    HarnessFailed: _fail,
+    HarnessStage: lambda _, said, __: {"last_stage": said.stage},
+    ModelRequested: _request_model,
+    ModelCompleted: _settle_model,
+    ModelFailed: _settle_model,
+    ReplayedWithDrift: lambda snapshot, _, __: {"drift_count": snapshot.drift_count + 1},
+    ToolRequested: _request_tool,
+    ToolCompleted: lambda snapshot, said, _: {
+        "last_tool": said.tool_name,
+        "approvals": agent_approvals.after_end(snapshot.approvals, said),
+    },
+    ApprovalSubmitted: lambda snapshot, said, _: {"tickets": agent_approvals.after_submission(snapshot.tickets, said)},
+    ApprovalResolved: lambda snapshot, said, _: {"tickets": agent_approvals.after_resolution(snapshot.tickets, said)},
+    ApprovalOutdated: lambda snapshot, said, _: {"tickets": agent_approvals.after_resolution(snapshot.tickets, said)},
 }
 
 

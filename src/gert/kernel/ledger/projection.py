@@ -41,7 +41,7 @@ from gert.kernel.events.runner import PlanCreated
 from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger import agent_fold, runbook_fold, runner_fold
-from gert.kernel.ledger.agent_fold import Snapshot
+from gert.kernel.ledger.agent_fold import AgentSnapshot
 from gert.kernel.ledger.record import (
     Call,
     CallEnd,
@@ -96,7 +96,7 @@ class Projection:
             rows.clear()
 
     def _add_agent(self, payload: Payload, seq: int, timestamp: str) -> None:
-        before = self.snapshot if isinstance(self.snapshot, Snapshot) else Snapshot()
+        before = self.snapshot if isinstance(self.snapshot, AgentSnapshot) else AgentSnapshot()
         self.snapshot = agent_fold.fold(before, payload, seq)
         self.spends += spends_of(spent_by(payload, before.reserved), self._run_id, self.tenant or "")
         self._add_ticket_event(payload, seq, timestamp)
@@ -223,63 +223,28 @@ def seq_of(event: str) -> int:
 _Opens = tuple[CallKind, str | None, str, str, str | None]
 
 
-def _opens_model(said: ModelRequested) -> _Opens:
-    return "model", said.step_key, said.model, said.input_hash, None
-
-
-def _opens_tool(said: ToolRequested) -> _Opens:
-    hashed = said.input_hash or tool_hash(said.tool_name, said.arguments_json)
-    return "tool", said.step_key, said.tool_name, hashed, said.semantic_idempotency_key
-
-
-def _opens_workflow(said: WorkflowStepRequested) -> _Opens:
-    step_key = said.step_key if said.step_key is not None else str(said.step_index)
-    return "workflow", step_key, said.step_name, "", None
-
-
-def _opens_read(said: ContextRead) -> _Opens:
-    return "read", said.step_key, said.source, "", None
-
-
-def _opens_pause(said: PauseRequested) -> _Opens:
-    return "pause", said.step_key, said.reason, "", None
-
-
+# Kind, step key, name, input hash and semantic key of the request that an event makes.
 _OPENS: Mapping[type[Payload], Callable[[Any], _Opens]] = {
-    ModelRequested: _opens_model,
-    ToolRequested: _opens_tool,
-    WorkflowStepRequested: _opens_workflow,
-    ContextRead: _opens_read,
-    PauseRequested: _opens_pause,
-}
-
-
-def _ends_tool(said: ToolCompleted, seq: int) -> Sequence[CallEnd]:
-    return (CallEnd(said.request_seq, seq, said.outcome),)
-
-
-def _ends_well(said: ModelCompleted | WorkflowStepCompleted, seq: int) -> Sequence[CallEnd]:
-    return (CallEnd(said.request_seq, seq, "success"),)
-
-
-def _ends_badly(said: ModelFailed | WorkflowStepFailed, seq: int) -> Sequence[CallEnd]:
-    return (CallEnd(said.request_seq, seq, said.reason),)
-
-
-def _ends_pauses(said: ResumeRequested, seq: int) -> Sequence[CallEnd]:
-    return tuple(CallEnd(pause, seq, "success") for pause in said.pause_seqs)
-
-
-def _notes_drift(said: ReplayedWithDrift, seq: int) -> Sequence[CallEnd]:
-    return (CallEnd(seq_of(said.source_model_requested_event_id), seq, drift=said.input_hash),)
-
+    ModelRequested: lambda said: ("model", said.step_key, said.model, said.input_hash, None),
+    ToolRequested: lambda said: (
+        "tool", said.step_key, said.tool_name, said.input_hash or tool_hash(said.tool_name, said.arguments_json),
+        said.semantic_idempotency_key,
+    ),
+    WorkflowStepRequested: lambda said: (
+        "workflow", said.step_key if said.step_key is not None else str(said.step_index), said.step_name, "", None,
+    ),
+    ContextRead: lambda said: ("read", said.step_key, said.source, "", None),
+    PauseRequested: lambda said: ("pause", said.step_key, said.reason, "", None),
+}  # fmt: skip
 
 _ENDS: Mapping[type[Payload], Callable[[Any, int], Sequence[CallEnd]]] = {
-    ToolCompleted: _ends_tool,
-    ModelCompleted: _ends_well,
-    WorkflowStepCompleted: _ends_well,
-    ModelFailed: _ends_badly,
-    WorkflowStepFailed: _ends_badly,
-    ResumeRequested: _ends_pauses,
-    ReplayedWithDrift: _notes_drift,
+    ToolCompleted: lambda said, seq: (CallEnd(said.request_seq, seq, said.outcome),),
+    ModelCompleted: lambda said, seq: (CallEnd(said.request_seq, seq, "success"),),
+    WorkflowStepCompleted: lambda said, seq: (CallEnd(said.request_seq, seq, "success"),),
+    ModelFailed: lambda said, seq: (CallEnd(said.request_seq, seq, said.reason),),
+    WorkflowStepFailed: lambda said, seq: (CallEnd(said.request_seq, seq, said.reason),),
+    ResumeRequested: lambda said, seq: tuple(CallEnd(pause, seq, "success") for pause in said.pause_seqs),
+    ReplayedWithDrift: lambda said, seq: (
+        CallEnd(seq_of(said.source_model_requested_event_id), seq, drift=said.input_hash),
+    ),
 }

@@ -10,7 +10,7 @@ import msgspec
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.canonical import sha256_hex
-from gert.kernel.ledger.agent_fold import Snapshot
+from gert.kernel.ledger.agent_fold import AgentSnapshot
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 from gert.kernel.ledger.spending import Spend, SpendKind
@@ -51,15 +51,15 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     hash: str = GENESIS
     answers: int = 0
     answers_hash: str = GENESIS
-    snapshot: Snapshot | RunbookSnapshot | RunnerSnapshot | None = None
+    snapshot: AgentSnapshot | RunbookSnapshot | RunnerSnapshot | None = None
     started_at: str = ""
     updated_at: str = ""
     seal: str | None = None
 
     @property
-    def agent(self) -> Snapshot | None:
+    def agent(self) -> AgentSnapshot | None:
         """The snapshot of an agent run."""
-        return self.snapshot if isinstance(self.snapshot, Snapshot) else None
+        return self.snapshot if isinstance(self.snapshot, AgentSnapshot) else None
 
     @property
     def runbook(self) -> RunbookSnapshot | None:

@@ -234,7 +234,7 @@ def _check_head(checks: _Checks) -> Verdict:
 
 
 def _check_derived(checks: _Checks) -> Verdict:
-    """(5) Snapshot, status, calls, tickets and columns are those the events lead to."""
+    """(5) AgentSnapshot, status, calls, tickets and columns are those the events lead to."""
     for problem in _differences(checks):
         return False, problem
     return True, "snapshot, calls, tickets and columns follow from the events"

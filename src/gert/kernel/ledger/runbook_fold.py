@@ -104,17 +104,7 @@ def fold(snapshot: RunbookSnapshot, payload: Payload, seq: int, path: str | None
     return msgspec.structs.replace(snapshot, last_type=payload.type, **changes)
 
 
-def _started(_: RunbookSnapshot, said: RunStart, __: int, ___: str) -> dict[str, Any]:
-    return {
-        "runbook": said.runbook,
-        "mode": said.mode,
-        "actor": said.actor,
-        "scenario": said.scenario,
-        "parent_run_id": said.parent_run_id,
-    }
-
-
-def _step_started(snapshot: RunbookSnapshot, said: StepStart, seq: int, path: str) -> dict[str, Any]:
+def _open_call(snapshot: RunbookSnapshot, said: StepStart, seq: int, path: str) -> dict[str, Any]:
     if not is_call(said):
         return {}
     return {"open": (*snapshot.open, OpenCall(seq, path, said.step_id, target_of(said), is_idempotent(said)))}
@@ -137,36 +127,15 @@ def is_idempotent(said: StepStart) -> bool:
     return said.contract_summary.get("idempotent") is True
 
 
-def _retried(snapshot: RunbookSnapshot, _: StepRetry, seq: int, path: str) -> dict[str, Any]:
+def _retry_call(snapshot: RunbookSnapshot, _: StepRetry, seq: int, path: str) -> dict[str, Any]:
     if all(call.path != path for call in snapshot.open):
         return {}
     again = (msgspec.structs.replace(call, seq=seq) if call.path == path else call for call in snapshot.open)
     return {"open": tuple(again)}
 
 
-def _forked(_: RunbookSnapshot, __: RunForked, seq: int, ___: str) -> dict[str, Any]:
-    return {"forked": seq}
-
-
-def _step_ended(snapshot: RunbookSnapshot, _: StepComplete, __: int, path: str) -> dict[str, Any]:
-    left = tuple(call for call in snapshot.open if call.path != path)
-    return {"open": left} if len(left) != len(snapshot.open) else {}
-
-
-def _asked(snapshot: RunbookSnapshot, said: ApprovalSubmitted, _: int, __: str) -> dict[str, Any]:
-    return {"tickets": (*snapshot.tickets, said.ticket_id)} if said.method == TICKET else {}
-
-
-def _resolved(snapshot: RunbookSnapshot, said: ApprovalResolved | ApprovalOutdated, _: int, __: str) -> dict[str, Any]:
+def _close_ticket(snapshot: RunbookSnapshot, said: ApprovalResolved | ApprovalOutdated, *_: object) -> dict[str, Any]:
     return {"tickets": tuple(each for each in snapshot.tickets if each != said.ticket_id)}
-
-
-def _violated(snapshot: RunbookSnapshot, said: ContractViolation, _: int, __: str) -> dict[str, Any]:
-    return {"violations": _counted(snapshot.violations, f"{said.kind} {said.step_id}")}
-
-
-def _overridden(snapshot: RunbookSnapshot, said: BreakGlass, _: int, __: str) -> dict[str, Any]:
-    return {"overrides": _counted(snapshot.overrides, f"{said.actor} {said.step_id}")}
 
 
 def _counted(counts: Mapping[str, int], name: str) -> dict[str, int]:
@@ -175,16 +144,7 @@ def _counted(counts: Mapping[str, int], name: str) -> dict[str, int]:
     return {**counts, name: counts.get(name, 0) + 1}
 
 
-def _ended_with(_: RunbookSnapshot, said: OutcomeResolved, __: int, ___: str) -> dict[str, Any]:
-    outcome = said.structured_outcome
-    return {"claimed": (outcome.category, outcome.code)}
-
-
-def _cancelled(_: RunbookSnapshot, __: RunCancelled, ___: int, ____: str) -> dict[str, Any]:
-    return {"tickets": ()}
-
-
-def _complete(_: RunbookSnapshot, said: RunComplete, __: int, ___: str) -> dict[str, Any]:
+def _end(_: RunbookSnapshot, said: RunComplete, __: int, ___: str) -> dict[str, Any]:
     failure = said.failure
     changes: dict[str, Any] = {
         "ended": _how(said.status, failure),
@@ -207,17 +167,27 @@ def _how(status: str, failure: Failure | None) -> str:
 
 
 _CHANGES: Final[Mapping[type[Payload], Callable[[RunbookSnapshot, Any, int, str], dict[str, Any]]]] = {
-    RunStart: _started,
-    StepStart: _step_started,
-    StepRetry: _retried,
-    RunForked: _forked,
-    StepComplete: _step_ended,
-    ApprovalSubmitted: _asked,
-    ApprovalResolved: _resolved,
-    ApprovalOutdated: _resolved,
-    ContractViolation: _violated,
-    BreakGlass: _overridden,
-    OutcomeResolved: _ended_with,
-    RunCancelled: _cancelled,
-    RunComplete: _complete,
+    RunStart: lambda _, said, __, ___: {
+        name: getattr(said, name) for name in ("runbook", "mode", "actor", "scenario", "parent_run_id")
+    },
+    StepStart: _open_call,
+    StepRetry: _retry_call,
+    RunForked: lambda _, __, seq, ___: {"forked": seq},
+    StepComplete: lambda snapshot, _, __, path: {"open": tuple(call for call in snapshot.open if call.path != path)},
+    ApprovalSubmitted: lambda snapshot, said, _, __: (
+        {"tickets": (*snapshot.tickets, said.ticket_id)} if said.method == TICKET else {}
+    ),
+    ApprovalResolved: _close_ticket,
+    ApprovalOutdated: _close_ticket,
+    ContractViolation: lambda snapshot, said, _, __: {
+        "violations": _counted(snapshot.violations, f"{said.kind} {said.step_id}")
+    },
+    BreakGlass: lambda snapshot, said, _, __: {
+        "overrides": _counted(snapshot.overrides, f"{said.actor} {said.step_id}")
+    },
+    OutcomeResolved: lambda _, said, __, ___: {
+        "claimed": (said.structured_outcome.category, said.structured_outcome.code)
+    },
+    RunCancelled: lambda _, __, ___, ____: {"tickets": ()},
+    RunComplete: _end,
 }

@@ -1,7 +1,5 @@
 """The `{{ }}` language: parse a template once, then render it, evaluate it, or find the data it reads."""
 
-from typing import TYPE_CHECKING, Any
-
 from gert.kernel.template.budget import Budget
 from gert.kernel.template.evaluator import condition, evaluate, render
 from gert.kernel.template.nested import compile_value, render_value, templates_in
@@ -9,9 +7,6 @@ from gert.kernel.template.printer import render_text
 from gert.kernel.template.references import EACH, Reference
 from gert.kernel.template.template import Template, parse
 from gert.kernel.template.values import MISSING, Missing, truth
-
-if TYPE_CHECKING:
-    from gert.kernel.template.unparser import unparse
 
 __all__ = [
     "EACH",
@@ -29,14 +24,4 @@ __all__ = [
     "render_value",
     "templates_in",
     "truth",
-    "unparse",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # Loaded on demand: a run never prints a tree.
-    if name == "unparse":
-        from gert.kernel.template.unparser import unparse
-
-        return unparse
-    raise AttributeError(name)

@@ -42,7 +42,7 @@ _WORDS: Mapping[str, str] = {
     **dict.fromkeys(["for", "foreach", "while"], "write `{{ range $x := .xs }}`"),
     **dict.fromkeys(["set", "let", "var", "assign"], "write `{{ $x := … }}`"),
     **dict.fromkeys(["switch", "case"], "write `{{ if … }}` and `{{ else if … }}`"),
-    **dict.fromkeys(["include", "import", "extends", "macro"], "a template stands alone"),
+    **dict.fromkeys(["include", "import", "extends", "macro"], "a template cannot include another"),
     **dict.fromkeys(["null", "None", "undefined"], "`not .x` asks whether there is nothing"),
     **dict.fromkeys(["True", "TRUE"], "write `true`"),
     **dict.fromkeys(["False", "FALSE"], "write `false`"),
@@ -82,7 +82,7 @@ def no_token(source: str, position: int, opening: int) -> TemplateSyntaxError:
     if found and found.end() > at:
         return _after_name(source, at, found.end(), opening)
     if source.startswith("-}}", at):
-        return TemplateSyntaxError("a space must stand before `-}}`", offset=at)
+        return TemplateSyntaxError("a space must precede `-}}`", offset=at)
     return _no_operator(source, at, opening) or _odd_character(source, at, opening)
 
 
@@ -90,7 +90,7 @@ def _open_quotes(quote: str, at: int) -> TemplateSyntaxError:
     if quote == "`":
         return TemplateSyntaxError("the raw text is not closed", offset=at, hint="close it with a backtick")
     if quote == "'":
-        hint = "text stands in double quotes"
+        hint = "text must be in double quotes"
         return TemplateSyntaxError("the quoted character is not closed", offset=at, hint=hint)
     return TemplateSyntaxError("the quoted text is not closed", offset=at)
 
@@ -100,7 +100,7 @@ def _after_name(source: str, start: int, end: int, opening: int) -> TemplateSynt
     if end >= len(source):
         return TemplateSyntaxError("the action is not closed", offset=start, hint="close it with `}}`")
     if source.startswith("-}}", end):
-        return TemplateSyntaxError("a space must stand before `-}}`", offset=end)
+        return TemplateSyntaxError("a space must precede `-}}`", offset=end)
     name = source[start:end]
     if source[end] == "[":
         return _subscript(source, start, end, opening)
@@ -146,7 +146,7 @@ def operator_hint(source: str, at: int, opening: int, symbol: str) -> str | None
         return None
     left, right = rewrite.left(source, opening, at), rewrite.right(source, at + len(symbol))
     if left is None or right is None:
-        return f"the function stands first, as in `{name} .a .b`"
+        return f"the function comes first, as in `{name} .a .b`"
     if name == "add" and (left[0] in '"`' or right[0] in '"`'):
         name = "print"
     if name == "default":
@@ -168,7 +168,7 @@ def _odd_character(source: str, at: int, opening: int) -> TemplateSyntaxError:
         return _subscript(source, None, at, opening)
     hint = None
     if source.startswith(("{%", "%}"), at):
-        hint = "actions stand between `{{` and `}}`, `{%` means nothing"
+        hint = "actions are written between `{{` and `}}`, `{%` means nothing"
     elif source[at] == "{":
         hint = "an action begins with two braces"
     elif source[at] == "}":

@@ -168,7 +168,7 @@ class _Parser:
                 self.position = len(source)
                 return tuple(statements), ""
             match = _OPENING(source, opening)
-            assert match is not None  # noqa: S101 - `{{` stands here
+            assert match is not None  # noqa: S101 - `{{` is here
             trims, comment = match.groups()
             self.add_text(statements, opening, trim=trims is not None)
             self.opening = opening
@@ -205,7 +205,7 @@ class _Parser:
             self.fail("the comment is not closed", offset=self.opening, hint="close it with `*/}}`")
         closing = lexer.COMMENT_END.match(self.source, end)
         if closing is None:
-            self.fail("a comment must fill its action", offset=end, hint="`*/` stands right before `}}`")
+            self.fail("a comment must fill its action", offset=end, hint="`*/` must be right before `}}`")
         self.position = closing.end()
         self.trimming = closing[1] is not None
 
@@ -345,7 +345,7 @@ class _Parser:
 
     def absent(self) -> NoReturn:
         """Fail on a keyword of Go that this language does not have."""
-        self.fail(f"`{self.text}` is not part of the template language: a template stands alone")
+        self.fail(f"`{self.text}` is not part of the template language: a template cannot include another")
 
     # Expressions
 
@@ -364,7 +364,7 @@ class _Parser:
             if not isinstance(call, Call) or is_whole:
                 # A call in parentheses is complete, and takes no further argument.
                 hint = "write it without parentheses" if isinstance(call, Call) else None
-                self.fail("a function must stand after `|`", offset=start, hint=hint)
+                self.fail("a function must follow `|`", offset=start, hint=hint)
             if not calls and type(first) is Literal and call.name in _TAKE_TEXT:
                 character = _TOKEN(self.source, first.offset)
                 if character and character[CHARACTER]:
@@ -403,7 +403,7 @@ class _Parser:
             hint = self.operator_hint(self.text[0])
             self.fail(f"`{self.text[0]}` is not part of the template language", hint=hint)
         if self.start == self.before:
-            self.fail(f"a space must stand before {self.found()}")
+            self.fail(f"a space must precede {self.found()}")
         found = shown(self.source[start : self.before])
         hint = self.operator_hint(self.text) if self.kind == WORD else None
         self.fail(f"{found} is not a function and takes no arguments", hint=hint)
@@ -437,13 +437,13 @@ class _Parser:
         hint = None
         if self.kind == LEFT_PAREN and not arguments:
             hint = "arguments follow a space, without parentheses or commas"
-        self.fail(f"a space must stand before {self.found()}", hint=hint)
+        self.fail(f"a space must precede {self.found()}", hint=hint)
 
     def fail_on_character(self, text: str, offset: int) -> NoReturn:
         from gert.kernel.template.rewrite import in_double_quotes
 
         hint = f"write `{in_double_quotes(text)}`" if len(text) <= 40 else None
-        self.fail(f"text stands in double quotes, found {shown(text)}", offset=offset, hint=hint)
+        self.fail(f"text must be in double quotes, found {shown(text)}", offset=offset, hint=hint)
 
     def fail_on_bare_word(self, name: str) -> NoReturn:
         if self.text in FUNCTIONS:

@@ -10,7 +10,7 @@ from gert.agent import ArtanaKernel, MockModelPort, RunError, SQLiteStore, Tenan
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import InputError
 from gert.kernel.events.agent import ModelFailed, RunSummary
-from gert.kernel.ledger.agent_fold import Snapshot, fold
+from gert.kernel.ledger.agent_fold import AgentSnapshot, fold
 
 ACME = TenantContext(tenant_id="acme", budget_usd_limit=1)
 EVIL = TenantContext(tenant_id="evil", budget_usd_limit=1)
@@ -102,11 +102,11 @@ class TestTasksNobodyCanRead:
 
     def test_leave_those_known_before(self) -> None:
         one = '{"units":[{"id":"a","state":"done"},{"id":"b"},{"id":"c"}]}'
-        known = fold(Snapshot(), RunSummary(summary_type="task_progress", summary_json=one), 2)
+        known = fold(AgentSnapshot(), RunSummary(summary_type="task_progress", summary_json=one), 2)
         bad = RunSummary(summary_type="task_progress", summary_json='{"units":[{"id":"a","state":"failed"}]}')
         assert fold(known, bad, 3).tasks_total == known.tasks_total == 3
 
 
 def test_a_paid_answer_nobody_could_use_is_counted() -> None:
     failed = ModelFailed(request_seq=2, model="m", reason="failed", cost_usd=0.25)
-    assert fold(fold(Snapshot(), failed, 3), failed, 5).model_cost == 0.5
+    assert fold(fold(AgentSnapshot(), failed, 3), failed, 5).model_cost == 0.5

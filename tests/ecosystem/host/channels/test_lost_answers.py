@@ -72,7 +72,7 @@ def test_a_ticket_the_service_cannot_tell_about_does_not_stand_before_the_others
 def test_a_ticket_the_service_never_answers_about_comes_last_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status_poll, "ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(status_poll, "ATTEMPT_SECONDS", 2.0)
     store = tickets(tmp_path)
     opened(store)
     other = second(store)

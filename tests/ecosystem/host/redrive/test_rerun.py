@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.redrive.fork import StepPlace
+from gert.ecosystem.host.redrive.fork import StepName
 from gert.ecosystem.host.redrive.rerun import _without
 from gert.errors import UsageError
 from gert.kernel.events.runbook import Recent
@@ -54,13 +54,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     ],
 )
 def test_what_a_step_covers(step: str, path: str | None, covered: bool, program: Program) -> None:
-    assert StepPlace(step, program).covers(path) is covered
+    assert StepName(step, program).covers(path) is covered
 
 
 @pytest.mark.parametrize("step", ["", "a//b", "lok", "[0]", "look[0"])
 def test_what_is_no_step(step: str, program: Program) -> None:
     with pytest.raises(UsageError):
-        StepPlace(step, program)
+        StepName(step, program)
 
 
 @pytest.mark.parametrize(

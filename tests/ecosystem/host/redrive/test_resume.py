@@ -13,7 +13,7 @@ from tests.ecosystem.surfaces.cli.workbench import Project, Recorded, environmen
 from tests.kernel.events.traces import Chain
 from tests.stored_runs import load_run, replace_run
 
-from gert.ecosystem.host.redrive.resume import ResumeOptions, ledger_for, resume
+from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.host.run.driver.signals import Relay
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.options import Executed, RunOptions
@@ -225,7 +225,7 @@ def test_time_that_is_over_does_not_matter_where_the_answers_lead_to_the_end(pro
 @pytest.mark.parametrize("db", [None, "runs.db"])
 def test_an_id_that_is_no_name_is_refused_before_anything_is_looked_for(run_id: str, db: str | None) -> None:
     with pytest.raises(UsageError, match="is not a run id"):
-        ledger_for(ResumeOptions(run_id=run_id, state_dir="/nonexistent", db=db), {})
+        ResumeOptions(run_id=run_id, state_dir="/nonexistent", db=db).own_ledger({})
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,11 @@ from tests.kernel.events.traces import OUTCOME, STORY, trace
 from tests.stored_runs import store_run
 
 from gert.ecosystem.host.runs import outcome_scan as scanning
-from gert.ecosystem.host.runs.outcome_scan import Scan
-from gert.ecosystem.host.runs.outcomes import Places, places_for
+from gert.ecosystem.host.runs.outcome_scan import Scan, Sources, sources_for
 from gert.errors import DocumentError, UsageError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
-from gert.kernel.events.outcomes import Selection, distinct
+from gert.kernel.events.outcomes import OutcomeReport, Selection, distinct
 from gert.kernel.events.summary import RunSummary
 
 RUN = "run-2026-02-28-001"
@@ -31,7 +30,7 @@ def renamed(run_id: str, text: bytes = WHOLE) -> bytes:
 
 def read(*paths: Path | str, selection: Selection | None = None) -> tuple[list[RunSummary], Scan]:
     scan = Scan(selection or Selection())
-    return list(distinct(scan.runs(Places(tuple(map(str, paths)))))), scan
+    return list(distinct(scan.runs(Sources(tuple(map(str, paths)))))), scan
 
 
 def reasons(scan: Scan) -> list[str]:
@@ -41,30 +40,30 @@ def reasons(scan: Scan) -> list[str]:
 class TestPlaces:
     def test_without_a_name_the_ledger_of_the_state_directory_is_read(self, tmp_path: Path) -> None:
         (tmp_path / "gert-project.yaml").write_text("name: p\ntraces: { dir: t }\n")
-        places = places_for((), None, None, str(tmp_path), {})
+        places = sources_for((), None, None, str(tmp_path), {})
         assert places.names == (str(tmp_path / "runs" / "ledger.db"),)
 
     def test_what_is_named_is_searched_and_nothing_else(self, tmp_path: Path) -> None:
         file = tmp_path / "one.jsonl"
         file.touch()
         environ = {"GERT_TRACES_DIR": "/elsewhere", "GERT_STATE_DIR": "/state"}
-        assert places_for((str(file),), None, None, str(tmp_path), environ) == Places((str(file),))
-        assert places_for((), str(file), None, str(tmp_path), environ) == Places(databases=(str(file),))
+        assert sources_for((str(file),), None, None, str(tmp_path), environ) == Sources((str(file),))
+        assert sources_for((), str(file), None, str(tmp_path), environ) == Sources(databases=(str(file),))
 
     def test_a_state_directory_that_is_named_is_searched_too(self, tmp_path: Path) -> None:
         state = str(tmp_path / "state")
-        ledgers = places_for((str(tmp_path),), None, state, str(tmp_path), {}).databases
+        ledgers = sources_for((str(tmp_path),), None, state, str(tmp_path), {}).databases
         assert ledgers == (str(tmp_path / "state" / "runs" / "ledger.db"),)
 
     @pytest.mark.parametrize(("path", "db"), [("nope", None), (None, "nope.db"), ("a\0b", None)])
     def test_what_is_not_there_is_a_mistake(self, path: str | None, db: str | None, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="there is no file"):
-            places_for(() if path is None else (path,), db, None, str(tmp_path), {})
+            sources_for(() if path is None else (path,), db, None, str(tmp_path), {})
 
 
 class TestFinding:
-    @pytest.mark.parametrize("places", [Places(("/nope/a",)), Places(databases=("/nope/b",)), Places()])
-    def test_a_place_that_is_not_there_yet_is_empty(self, places: Places) -> None:
+    @pytest.mark.parametrize("places", [Sources(("/nope/a",)), Sources(databases=("/nope/b",)), Sources()])
+    def test_a_place_that_is_not_there_yet_is_empty(self, places: Sources) -> None:
         scan = Scan(Selection())
         assert (list(scan.runs(places)), scan.skipped_count) == ([], 0)
 
@@ -270,7 +269,7 @@ class TestReading:
         monkeypatch.setattr(scanning, "_CHUNK", 1024)
         (tmp_path / "a.jsonl").write_bytes(WHOLE + WHOLE * 50)
         bytes_read: list[int] = []
-        assert list(Scan(Selection(mode="replay"), bytes_read.append).runs(Places((str(tmp_path),)))) == []
+        assert list(Scan(Selection(mode="replay"), bytes_read.append).runs(Sources((str(tmp_path),)))) == []
         assert sum(bytes_read) <= 1024
 
 
@@ -279,26 +278,48 @@ class TestDatabases:
         for name in ["r-1", "r-2"]:
             store_run(tmp_path / "runs.db", renamed(name).splitlines())
         scan = Scan(Selection())
-        runs = list(scan.runs(Places(databases=(str(tmp_path / "runs.db"),))))
+        runs = list(scan.runs(Sources(databases=(str(tmp_path / "runs.db"),))))
         assert {(run.run_id, run.category) for run in runs} == {("r-1", "resolved"), ("r-2", "resolved")}
+
+    def test_the_head_of_a_run_says_what_its_trace_says(self, tmp_path: Path) -> None:
+        violated = [
+            (says.ContractViolation(step_id=step, kind="missing_output", severity="error", message="m"), None, None)
+            for step in ("each[1]", "each[2]", "other")
+        ]
+        forced = (
+            says.BreakGlass(step_id="each[1]", overridden="deny", risk_level="high", actor="Ann Lee", reason="r"),
+            None,
+            None,
+        )
+        lines = trace(story=[STORY[0], *violated, forced, *STORY[1:]])
+        store_run(tmp_path / "runs.db", lines)
+        (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+        reports = []
+        for sources in (Sources((str(tmp_path / "a.jsonl"),)), Sources(databases=(str(tmp_path / "runs.db"),))):
+            report = OutcomeReport()
+            for run in Scan(Selection()).runs(sources):
+                report.add(run)
+            reports.append([each.as_data() for each in report.runbooks])
+        assert reports[0] == reports[1]
+        assert reports[0][0]["break_glass"]["by"] == [{"actor": "Ann Lee", "step": "each", "uses": 1}]
 
     def test_a_run_that_is_exported_too_counts_once(self, tmp_path: Path) -> None:
         store_run(tmp_path / "runs.db", LINES)
         (tmp_path / "a.jsonl").write_bytes(WHOLE)
-        places = Places((str(tmp_path / "a.jsonl"),), (str(tmp_path / "runs.db"),))
+        places = Sources((str(tmp_path / "a.jsonl"),), (str(tmp_path / "runs.db"),))
         assert len(list(distinct(Scan(Selection()).runs(places)))) == 1
 
     def test_a_run_that_is_none_keeps_no_other_from_being_read(self, tmp_path: Path) -> None:
         store_run(tmp_path / "runs.db", renamed("r-0").splitlines())
         with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as ledger:
-            ledger.execute("UPDATE events SET line = CAST('x' AS BLOB) WHERE run_id = 'r-0' AND seq = 1")
+            ledger.execute("UPDATE runs SET snapshot = CAST('x' AS BLOB) WHERE run_id = 'r-0'")
         store_run(tmp_path / "runs.db", LINES)
         scan = Scan(Selection())
-        runs = list(scan.runs(Places(databases=(str(tmp_path / "runs.db"),))))
+        runs = list(scan.runs(Sources(databases=(str(tmp_path / "runs.db"),))))
         assert [run.run_id for run in runs] == [RUN]
         assert scan.skipped[0].file.endswith("runs.db: r-0")
 
     def test_another_database_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "x.db").write_bytes(b"not a database at all")
         with pytest.raises(DocumentError, match="is not a database"):
-            list(Scan(Selection()).runs(Places(databases=(str(tmp_path / "x.db"),))))
+            list(Scan(Selection()).runs(Sources(databases=(str(tmp_path / "x.db"),))))

@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import zlib
+from operator import attrgetter
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -24,8 +25,7 @@ from tests.ecosystem.host.redrive.forgeries import (
 from tests.kernel.events.traces import HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, Chain, stamped, trace
 from tests.stored_runs import remove_run, store_run
 
-from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
-from gert.ecosystem.ledger.jsonl.lines import read_lines
+from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, read_lines, verify_trace
 from gert.errors import DocumentError, UsageError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import ChainReport, read_chain
@@ -198,11 +198,11 @@ def test_a_file_a_database_and_standard_input_give_the_same(
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(join(SEALED))))
 
     sources: list[tuple[str | None, str | None]] = [(file, None), (None, database), ("-", None)]
-    for read in (Trace.chunks, Trace.lines):
+    for read in (attrgetter("chunks"), attrgetter("lines")):
         for run in (None, RUN):
             stdin()
             for source in sources:
-                assert b"".join(read(open_trace(*source, run))) == join(SEALED)
+                assert b"".join(read(open_trace(*source, run))()) == join(SEALED)
     stdin()
     for source in sources:
         assert verify_trace(open_trace(*source, RUN), KEYS, key_id="prod-2026")[1].proven

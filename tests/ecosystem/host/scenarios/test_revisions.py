@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gert.ecosystem.host.scenarios import revisions
-from gert.ecosystem.host.scenarios.revisions import snapshot
+from gert.ecosystem.host.scenarios.revisions import extract_revision
 from gert.errors import UsageError
 
 ENVIRON = {
@@ -59,7 +59,7 @@ def test_every_document_of_the_project_is_there_as_it_was(repository: Repository
     first = repository.write(**{"gert-project": "p: 1", "books__a": "a: 1\n", "tools__t__tool": "t: 1"})
     repository.write(books__a="a: 2\n")
     (repository.root / "books" / "a.yaml").write_text("a: 3\n")
-    with snapshot("books/a.yaml", "HEAD~1", ENVIRON) as taken:
+    with extract_revision("books/a.yaml", "HEAD~1", ENVIRON) as taken:
         top = taken.working
         assert taken.commit == first
         assert Path(taken.runbook).read_text() == "a: 1\n"
@@ -70,7 +70,7 @@ def test_every_document_of_the_project_is_there_as_it_was(repository: Repository
 
 def test_it_goes_away_also_when_something_goes_wrong(repository: Repository) -> None:
     repository.write(a="a: 1\n")
-    with pytest.raises(ZeroDivisionError), snapshot("a.yaml", "HEAD", ENVIRON) as taken:
+    with pytest.raises(ZeroDivisionError), extract_revision("a.yaml", "HEAD", ENVIRON) as taken:
         raise ZeroDivisionError
     assert not os.path.exists(taken.runbook)
 
@@ -78,17 +78,17 @@ def test_it_goes_away_also_when_something_goes_wrong(repository: Repository) -> 
 def test_only_the_project_is_taken(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.write(**{"other__x": "x: 1", "mine__gert-project": "p: 1", "mine__books__a": "a: 1"})
     monkeypatch.chdir(repository.root / "mine" / "books")
-    with snapshot("a.yaml", "main", ENVIRON) as taken:
+    with extract_revision("a.yaml", "main", ENVIRON) as taken:
         assert set(files(os.path.dirname(taken.working))) == {"gert-project.yaml", "books/a.yaml"}
         assert taken.working == os.path.dirname(taken.runbook)
 
 
 def test_without_a_project_what_lies_around_is_taken(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.write(books__a="a: 1", tools__t="t: 1")
-    with snapshot("books/a.yaml", "main", ENVIRON) as taken:
+    with extract_revision("books/a.yaml", "main", ENVIRON) as taken:
         assert set(files(taken.working)) == {"books/a.yaml", "tools/t.yaml"}
     monkeypatch.chdir(repository.root.parent)
-    with snapshot("repository/books/a.yaml", "main", ENVIRON) as taken:
+    with extract_revision("repository/books/a.yaml", "main", ENVIRON) as taken:
         assert set(files(taken.working)) == {"a.yaml"}
 
 
@@ -98,7 +98,7 @@ def test_links_within_the_project_lead_where_they_led(repository: Repository) ->
         (repository.root / path).symlink_to(goal)
     repository.write(a="a: 1", shared__t="t: 1", shared__deep__u="u: 1")
     repository.write(shared__t="t: 2", shared__deep__u="u: 2")
-    with snapshot("a.yaml", "HEAD~1", ENVIRON) as taken:
+    with extract_revision("a.yaml", "HEAD~1", ENVIRON) as taken:
         for name, text in (("tools/t.yaml", "t: 1"), ("packs/u.yaml", "u: 1"), ("again/u.yaml", "u: 1")):
             assert Path(taken.working, name).read_text() == text
 
@@ -128,7 +128,7 @@ def test_no_link_leads_out_of_a_revision(repository: Repository, links: dict[str
     commit = git(
         repository.root, "commit-tree", git(repository.root, "mktree", given="".join(rows).encode()), "-m", "x"
     )
-    with snapshot("a.yaml", commit, ENVIRON) as taken:
+    with extract_revision("a.yaml", commit, ENVIRON) as taken:
         top = os.path.realpath(taken.working)
         for where, folders, names in os.walk(top):
             for name in (*folders, *names):
@@ -140,7 +140,7 @@ def test_scenarios_links_and_other_files_are_left_where_they_are(repository: Rep
     (repository.root / "link.yaml").symlink_to("/etc/passwd")
     (repository.root / "notes.txt").write_text("x")
     repository.write(a="a: 1", scenarios__a__one__scenario="s: 1", scenarios__a__one__test="t: 1")
-    with snapshot("a.yaml", "HEAD", ENVIRON) as taken:
+    with extract_revision("a.yaml", "HEAD", ENVIRON) as taken:
         assert [each.name for each in Path(taken.working).rglob("*")] == ["a.yaml"]
 
 
@@ -157,7 +157,7 @@ def test_a_tree_that_leads_elsewhere_is_not_followed(repository: Repository, nam
     )
     tree = git(repository.root, "hash-object", "-t", "tree", "-w", "--literally", "--stdin", given=raw)
     commit = git(repository.root, "commit-tree", tree, "-m", "evil")
-    with snapshot("a.yaml", commit, ENVIRON) as taken:
+    with extract_revision("a.yaml", commit, ENVIRON) as taken:
         assert not Path(taken.working, "..", "evil.yaml").exists()
         assert [each.name for each in Path(taken.working).rglob("*")] == ["a.yaml"]
 
@@ -176,7 +176,7 @@ def test_no_more_is_taken_than_a_project_can_hold(
 ) -> None:
     repository.write(a="a: 1\n", b="b: 1\n", c="c: 1\n")
     monkeypatch.setattr(revisions, limit, value)
-    with pytest.raises(UsageError, match=why), snapshot("a.yaml", "HEAD", ENVIRON):
+    with pytest.raises(UsageError, match=why), extract_revision("a.yaml", "HEAD", ENVIRON):
         pass
 
 
@@ -196,7 +196,7 @@ def test_no_more_is_taken_than_a_project_can_hold(
 def test_what_is_not_there_is_told(repository: Repository, file: str, revision: str, why: str) -> None:
     repository.write(a="a: 1\n")
     environ = {**ENVIRON, "GIT_CEILING_DIRECTORIES": str(repository.root.parent.parent)}
-    with pytest.raises(UsageError, match=why.replace("^", r"\^")), snapshot(file, revision, environ):
+    with pytest.raises(UsageError, match=why.replace("^", r"\^")), extract_revision(file, revision, environ):
         pass
 
 
@@ -204,7 +204,7 @@ def test_a_hook_does_not_lead_git_to_another_repository(repository: Repository, 
     repository.write(a="a: mine\n")
     Repository(tmp_path / "other").write(a="a: other\n")
     environ = {**ENVIRON, "GIT_DIR": str(tmp_path / "other" / ".git"), "GIT_INDEX_FILE": "/nonexistent"}
-    with snapshot("a.yaml", "HEAD", environ) as taken:
+    with extract_revision("a.yaml", "HEAD", environ) as taken:
         assert Path(taken.runbook).read_text() == "a: mine\n"
 
 
@@ -216,6 +216,6 @@ def test_a_project_around_the_temporary_folder_is_nobodys_floor(
     place.mkdir()
     (place / "gert-project.yaml").write_text("name: evil\n")
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    with pytest.raises(UsageError, match="inside the project"), snapshot("a.yaml", "HEAD", ENVIRON):
+    with pytest.raises(UsageError, match="inside the project"), extract_revision("a.yaml", "HEAD", ENVIRON):
         pass
     assert [each.name for each in place.iterdir()] == ["gert-project.yaml"]

@@ -38,12 +38,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from gert.ecosystem.approvals.tickets import TicketView
-from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_tickets
+from gert.ecosystem.host.approvals.ticket_ledger import open_tickets
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.world.worlds import Real
+from gert.ecosystem.host.runs.place import place_for
 from gert.ecosystem.ledger import transactions
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
@@ -715,7 +716,7 @@ def _counts(root: Path, ticket: str, person: str) -> bool:
 
 def _pending(root: Path) -> list[TicketView]:
     async def read() -> list[TicketView]:
-        async with open_tickets(TicketPlace(state_dir=str(root)), ENVIRON) as tickets:
+        async with open_tickets(place_for(str(root), None, ENVIRON), ENVIRON) as tickets:
             return [view for view in await tickets.all("pending") if not view.waiting]
 
     return asyncio.run(read())
@@ -725,7 +726,7 @@ def _respond(root: Path, ticket: str, person: str, *, approved: bool) -> str | N
     """Respond to a ticket; why the response could not count, if so."""
 
     async def respond() -> str | None:
-        async with open_tickets(TicketPlace(state_dir=str(root)), ENVIRON, to_post=True) as tickets:
+        async with open_tickets(place_for(str(root), None, ENVIRON), ENVIRON, to_post=True) as tickets:
             moment = format_timestamp(await tickets.time())
             response = Response(approver=person, approved=approved, timestamp=moment, ticket_id=ticket)
             return (await tickets.answer(ticket, response)).objection

@@ -131,13 +131,13 @@ def test_an_elicited_answer_approves_nothing(served: Served) -> None:
 
 def test_an_agent_is_no_approver_of_its_own_run(served: Served) -> None:
     from gert.ecosystem.host.approvals.respond import Verdict, respond
-    from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
+    from gert.ecosystem.host.runs.place import place_for
 
     async def work() -> None:
         async with served.client() as client:
             said = {"path": "writes", "vars": {"text": "x"}, "wait_seconds": 20}
             waiting = (await client.call_tool("gert_exec", said)).structured_content
-            place = TicketPlace(state_dir=served.access().state_dir)
+            place = place_for(served.access().state_dir, None, {})
             ticket = waiting["waiting"]["ticket_id"]
             given = await respond(Verdict(ticket=ticket, approved=True, approver="mcp"), place, served.access().environ)
             assert given.answered.objection is not None

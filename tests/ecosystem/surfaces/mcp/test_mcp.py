@@ -9,8 +9,8 @@ from mcp_types import ElicitResult
 from tests.ecosystem.surfaces.mcp.conftest import Served, drive
 
 from gert.ecosystem.host.approvals.respond import Verdict, respond
-from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
 from gert.ecosystem.host.operations.table import OPERATIONS
+from gert.ecosystem.host.runs.place import place_for
 
 ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
 ENDED = ("completed", "failed", "cancelled", "error")
@@ -101,7 +101,7 @@ def test_a_person_approves_elsewhere_and_the_run_goes_on(served: Served, mode: s
             assert ticket["will_run"]["program"] == "sh"
             assert "warning" in waiting
             assert "http" not in json.dumps(waiting)
-            place = TicketPlace(state_dir=served.access().state_dir)
+            place = place_for(served.access().state_dir, None, {})
             await respond(
                 Verdict(ticket=ticket["ticket_id"], approved=True, approver="kim"), place, served.access().environ
             )

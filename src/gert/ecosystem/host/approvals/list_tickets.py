@@ -3,16 +3,21 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
+from typing import TypeAlias
 
 import msgspec
 
 from gert.ecosystem.approvals.drop_box import find_request, list_requests
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
-from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
+from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, open_tickets
+from gert.ecosystem.host.config.ledger_location import ledger_name
 from gert.ecosystem.host.run.record.lease import is_driven
 from gert.ecosystem.host.runs.find import find_run, no_such_run
+from gert.ecosystem.host.runs.place import Place, place_for
 from gert.ecosystem.ledger.ids import utc_now
 from gert.errors import Forbidden, GertError, UsageError
+
+DropBoxPath: TypeAlias = str
 
 
 class Listed(msgspec.Struct, kw_only=True):
@@ -31,47 +36,56 @@ class Listed(msgspec.Struct, kw_only=True):
     problems: list[GertError] = []
 
 
+def tickets_place(
+    state_dir: str | None,
+    db: str | None,
+    dsn: str | None,
+    drop_box: str | None,
+    environ: Mapping[str, str],
+    run: str | None = None,
+) -> Place | DropBoxPath:
+    """The ledger or the drop box that options name; UsageError where they name both."""
+    if drop_box is None:
+        return place_for(state_dir, db, environ, dsn)
+    if any(each is not None for each in (state_dir, db, dsn, run)):
+        raise UsageError("expected `--drop-box` or a ledger, found both", hint="a drop box has no runs")
+    return drop_box
+
+
 async def list_tickets(
-    place: TicketPlace, environ: Mapping[str, str], run: str | None = None, *, with_closed: bool = False
+    place: Place | DropBoxPath, environ: Mapping[str, str], run: str | None = None, *, with_closed: bool = False
 ) -> Listed:
-    """The tickets of a place, the oldest first; `run` names the run they are of."""
+    """The tickets of a ledger or drop box, the oldest first; `run` names the run they are of."""
     found = Listed()
-    if place.drop_box is not None:
-        _require_only(place, run)
-        found.views = list_requests(place.drop_box, found.problems.append)
+    if isinstance(place, str):
+        found.views = list_requests(place, found.problems.append)
         return found
     try:
         async with open_tickets(place, environ) as tickets:
-            run_id = await find_run(tickets.ledger, run, place.name(environ)) if run is not None else None
+            run_id = await find_run(tickets.ledger, run, ledger_name(place.ledger)) if run is not None else None
             statuses = () if with_closed else ("pending",)
             found.views = await tickets.all(*statuses, run_id=run_id, on_problem=found.problems.append)
-            await _complete(found, tickets, place, environ)
+            await _complete(found, tickets, place)
     except NoLedger:
         if run is not None:
-            raise no_such_run(run, place.name(environ)) from None
+            raise no_such_run(run, ledger_name(place.ledger)) from None
     return found
 
 
-async def show_ticket(place: TicketPlace, environ: Mapping[str, str], start: str) -> Listed:
+async def show_ticket(place: Place | DropBoxPath, environ: Mapping[str, str], start: str) -> Listed:
     """One ticket, by its id or a unique prefix of it."""
-    if place.drop_box is not None:
-        _require_only(place, None)
-        return Listed(views=[find_request(place.drop_box, start)])
+    if isinstance(place, str):
+        return Listed(views=[find_request(place, start)])
     async with open_tickets(place, environ) as tickets:
         found = Listed(views=[await tickets.get(await tickets.find(start))])
-        await _complete(found, tickets, place, environ)
+        await _complete(found, tickets, place)
     return found
 
 
-async def _complete(found: Listed, tickets: Tickets, place: TicketPlace, environ: Mapping[str, str]) -> None:
-    found.now, found.words = await tickets.time(), place.words(environ)
+async def _complete(found: Listed, tickets: Tickets, place: Place) -> None:
+    found.now, found.words = await tickets.time(), place.words
     # The database role of an approver may not read who drives a run.
     with suppress(Forbidden):
         for run_id in {view.run_id for view in found.views if view.is_answered}:
             if not await is_driven(tickets.ledger, run_id):
                 found.undriven.add(run_id)
-
-
-def _require_only(place: TicketPlace, run: str | None) -> None:
-    if place.is_named or place.state_dir is not None or run is not None:
-        raise UsageError("expected `--drop-box` or a ledger, found both", hint="a drop box has no runs")

@@ -9,8 +9,9 @@ from gert.ecosystem.approvals.drop_box import find_request, leave_response
 from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.signatures import sign_response
 from gert.ecosystem.approvals.tickets import Answered, Received, TicketView
-from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_tickets
+from gert.ecosystem.host.approvals.ticket_ledger import open_tickets
 from gert.ecosystem.host.config.keys.approval_keys import SIGNING_KEY, is_checked, key_to_sign_with
+from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.ledger.ids import utc_now
 from gert.errors import IntegrityError, UsageError
 from gert.kernel.events.envelope import format_timestamp
@@ -50,7 +51,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 async def respond(
     verdict: Verdict,
-    place: TicketPlace,
+    place: Place,
     environ: Mapping[str, str],
     on_ticket: Callable[[TicketView], object] = lambda _: None,
 ) -> Given:

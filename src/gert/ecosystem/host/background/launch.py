@@ -16,7 +16,7 @@ from gert import errors
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of, open_ledger
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.redrive.resume import ResumeOptions, ledger_for
+from gert.ecosystem.host.redrive.resume import ResumeOptions
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.process.helper import start_background
 from gert.errors import Busy, GertError, UsageError
@@ -98,7 +98,7 @@ async def resume_run(options: ResumeOptions, environ: Mapping[str, str] | None =
     """Resume a run in a process of its own; an error that prevents it is raised here, and leaves the run as it was."""
     environ = os.environ if environ is None else environ
     options = msgspec.structs.replace(options, controlled=True, approvals=options.approvals or "wait")
-    return await _launch(Task(resume=options), ledger_for(options, environ), environ)
+    return await _launch(Task(resume=options), options.own_ledger(environ), environ)
 
 
 async def _launch(task: Task, database: Database, environ: Mapping[str, str]) -> Launched:

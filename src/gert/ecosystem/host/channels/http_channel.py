@@ -4,7 +4,7 @@
 callbacks where the page is served, or are polled at `status_url`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -13,11 +13,10 @@ from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.approvals.ticket_document import request_document as described
 from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.page_urls import PageUrls
-from gert.ecosystem.host.channels.send import encoded, send
+from gert.ecosystem.host.channels.send import WebhookChannel, encoded, send
 from gert.ecosystem.host.channels.status_poll import StatusPoll
 from gert.ecosystem.host.config.keys.approval_keys import NAMED_KEY, SIGNING_KEY, environment_key
 from gert.ecosystem.host.config.keys.key_files import with_key_files
-from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.notify.payloads import shortened
 from gert.errors import GertError, InputError
 from gert.kernel.foundation.signature import Key, find_approval_key_names, sign
@@ -28,18 +27,10 @@ MOST_PREVIEW: Final = 16_000
 _UNBOUNDED: Final = ("command", "contract", "inputs", "extensions")
 
 
-class HttpChannel:
+class HttpChannel(WebhookChannel[HttpApprovals]):
     """Announces tickets to a service, and polls it for responses."""
 
     name = "http"
-
-    def __init__(
-        self, settings: HttpApprovals, environ: Mapping[str, str], urls: PageUrls, clock: Callable[[], datetime] = now
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._environ = environ
-        self._urls = urls
 
     async def announce(self, view: TicketView) -> str | None:
         """Post the request; one that cannot be signed is not sent."""

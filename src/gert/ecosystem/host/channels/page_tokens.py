@@ -16,6 +16,7 @@ from typing import Final
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.foundation.canonical import canonical
 from gert.kernel.foundation.signature import HMAC_SHA256, Key, Keys, Signature, parse_key, sign, verify
+from gert.kernel.foundation.text import os_reason
 
 KEPT_IN: Final = "page.key"
 SECRET_BYTES: Final = 32
@@ -175,7 +176,7 @@ def _kept(folder: str) -> bytes:
 
 
 def _not_kept(path: str, problem: OSError) -> TraceError:
-    why = (problem.strerror or str(problem)).lower()
+    why = os_reason(problem)
     return TraceError(f"the key of the pages `{path}` cannot be used: {why}")
 
 

@@ -1,18 +1,42 @@
 """Post a message about a ticket to a webhook; secrets in its address are expanded at the last moment."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.channels.page_urls import PageUrls
 from gert.ecosystem.host.run.notifications import HEADERS
+from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.notify.addresses import expand
 from gert.errors import GertError
 from gert.kernel.foundation.redaction import Redactor
 
+S = TypeVar("S")
+
 # A channel has five seconds to announce a ticket.
 TOTAL_SECONDS: Final = 4.5
 ATTEMPT_SECONDS: Final = 2.0
+
+
+class WebhookChannel(Generic[S]):
+    """A channel that announces tickets to a webhook of its settings; it receives nothing unless it says so."""
+
+    def __init__(
+        self, settings: S, environ: Mapping[str, str], urls: PageUrls, clock: Callable[[], datetime] = now
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._environ = environ
+        self._urls = urls
+
+    @asynccontextmanager
+    async def listening(self, tickets: Tickets) -> AsyncIterator[None]:
+        """Do nothing."""
+        yield
 
 
 async def send(

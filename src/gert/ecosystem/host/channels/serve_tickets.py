@@ -8,16 +8,16 @@ from typing import Final
 import msgspec
 
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_tickets
+from gert.ecosystem.host.approvals.ticket_ledger import open_tickets
 from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.channels_for import page_urls_for
 from gert.ecosystem.host.channels.page_server import PageServer
 from gert.ecosystem.host.channels.page_urls import Listen, PageUrls, parse_listen
 from gert.ecosystem.host.channels.slack_channel import slack_inbox
 from gert.ecosystem.host.config.settings import settings_for
-from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.driver.signals import handle_signals
+from gert.ecosystem.host.runs.place import place_for
 from gert.errors import GertError
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8765"
@@ -29,7 +29,9 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to serve; `listen` overrides the configured address."""
 
     listen: Listen | None = None
-    place: TicketPlace = TicketPlace()
+    state_dir: str | None = None
+    db: str | None = None
+    dsn: str | None = None
     config: str | None = None
 
 
@@ -53,15 +55,14 @@ async def serve_tickets(
     folder = working if working is not None else os.getcwd()
     workspace = Workspace(folder)
     settings = settings_for(workspace, folder, options.config, environ)
-    state = state_dir(options.place.state_dir, workspace.project_root(folder), environ)
-    urls = page_urls_for(settings, state, options.listen)
+    place = place_for(options.state_dir, options.db, environ, options.dsn, folder)
+    urls = page_urls_for(settings, place.state, options.listen)
     if urls.listen is None:
         urls.listen = parse_listen(DEFAULT_LISTEN)
     slack = settings.approvals.slack if settings.approvals is not None else None
     # A person reads the error here, so a server that lacks a configured secret is not started.
     inbox = slack_inbox(slack, environ, urls) if slack is not None else None
     over = asyncio.Event()
-    place = options.place if options.place.is_named else TicketPlace(state_dir=state)
     with handle_signals(lambda _: over.set(), over.is_set):
         async with (
             open_tickets(place, environ, to_post=True, create=True) as tickets,

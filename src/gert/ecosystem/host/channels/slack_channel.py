@@ -1,33 +1,23 @@
 """The channel `slack`: a message with two buttons, sent to an incoming webhook."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime
 
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels.page_urls import PageUrls
-from gert.ecosystem.host.channels.send import encoded, send
+from gert.ecosystem.host.channels.send import WebhookChannel, encoded, send
 from gert.ecosystem.host.channels.slack_blocks import message
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
-from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.notify.addresses import expand
 from gert.errors import InputError, IntegrityError
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.project import SlackApprovals
 
 
-class SlackChannel:
+class SlackChannel(WebhookChannel[SlackApprovals]):
     """Announces tickets in Slack; buttons that are pressed reach the page server."""
 
     name = "slack"
-
-    def __init__(
-        self, settings: SlackApprovals, environ: Mapping[str, str], urls: PageUrls, clock: Callable[[], datetime] = now
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._environ = environ
-        self._urls = urls
 
     async def announce(self, view: TicketView) -> str | None:
         """Post the message."""

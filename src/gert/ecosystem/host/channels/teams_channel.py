@@ -4,18 +4,14 @@ Workflows cannot send signed responses, so approvers respond on the page.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.approvals.tickets import Tickets, TicketView
+from gert.ecosystem.approvals.tickets import TicketView
 from gert.ecosystem.host.channels import ticket_summary
-from gert.ecosystem.host.channels.page_urls import PageUrls
-from gert.ecosystem.host.channels.send import encoded, send
-from gert.ecosystem.host.run.record.journal import now
+from gert.ecosystem.host.channels.send import WebhookChannel, encoded, send
 from gert.kernel.runbook.documents.project import TeamsApprovals
 
 LONGEST_FACT: Final = 300
@@ -32,29 +28,16 @@ _MARKUP: Final = re.compile(r"([\\`*_\[\]<>~#|!&{}])")
 _LIST: Final = re.compile(r"^(\s*)([-+=]|[0-9]+[.)](?=\s|\Z))", re.MULTILINE)
 
 
-class TeamsChannel:
+class TeamsChannel(WebhookChannel[TeamsApprovals]):
     """Announces tickets in Teams."""
 
     name = "teams"
-
-    def __init__(
-        self, settings: TeamsApprovals, environ: Mapping[str, str], urls: PageUrls, clock: Callable[[], datetime] = now
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._environ = environ
-        self._urls = urls
 
     async def announce(self, view: TicketView) -> str | None:
         """Post the card."""
         template = self._settings.webhook
         shown = message(view, self._clock(), self._urls.page_url(view.id))
         return await send(template, encoded(shown, template, self._environ), self._environ)
-
-    @asynccontextmanager
-    async def listening(self, tickets: Tickets) -> AsyncIterator[None]:
-        """Do nothing: Teams sends no responses."""
-        yield
 
 
 def message(view: TicketView, moment: datetime, page_url: str | None) -> dict[str, Any]:

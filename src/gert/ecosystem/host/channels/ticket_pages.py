@@ -41,7 +41,7 @@ class TicketPages:
         now = await self._tickets.time()
         may_respond = await asyncio.to_thread(self._urls.links.fits, ticket_id, link)
         form = self._form(found, link, browser, now) if may_respond else None
-        notice = _closed(found, now) or (None if may_respond else _LOOKING)
+        notice = _closed(found, now) or (None if may_respond else _VIEW_ONLY)
         return page(found, now, form=form, notice=notice, headers=[("Set-Cookie", cookie)])
 
     async def answer(self, request: Request, ticket_id: str) -> Reply:
@@ -131,7 +131,7 @@ class TicketPages:
         )
 
 
-_LOOKING: Final = Notice("warn", "Only to look at", "Answer where you were asked, with the buttons of the message.")
+_VIEW_ONLY: Final = Notice("warn", "View only", "Respond with the buttons of the message.")
 _UNSAID: Final = Notice("bad", "Not sent yet", "Say who you are, and approve or reject.")
 
 

@@ -10,7 +10,7 @@ from gert.ecosystem.host.config.files import YAML_SUFFIXES
 from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.operations.catalogue import Catalogue
-from gert.ecosystem.host.runs.entry import Place, place_for
+from gert.ecosystem.host.runs.place import Place, place_for
 from gert.errors import GertError
 from gert.kernel.foundation.names import did_you_mean, is_run_id
 from gert.kernel.foundation.principal import Principal

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from gert.ecosystem.host.approvals.respond import Verdict, respond
 from gert.ecosystem.host.approvals.ticket_document import answered_document, ticket_document
-from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
+from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, open_tickets
 from gert.ecosystem.host.background.messages import Sender, advance_run, give_evidence
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.documents import RunbookPath
@@ -88,7 +88,7 @@ class ListApprovals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 async def list_approvals(access: Access, said: ListApprovals) -> TicketList:
     """Open tickets with exactly what will run, oldest first."""
     try:
-        async with open_tickets(_place(access), access.environ) as tickets:
+        async with open_tickets(access.place, access.environ) as tickets:
             found = await tickets.all(*(() if said.all else ("pending",)))
             now = await tickets.time()
     except NoLedger:
@@ -117,12 +117,8 @@ async def answer_approval(access: Access, said: AnswerApproval) -> AnsweredTicke
         reason=said.reason,
         key=said.key,
     )
-    given = await respond(verdict, _place(access), access.environ)
-    return answered_document(given, verdict.approved, _place(access).words(access.environ))
-
-
-def _place(access: Access) -> TicketPlace:
-    return TicketPlace(state_dir=access.state_dir, db=access.db, dsn=access.dsn)
+    given = await respond(verdict, access.place, access.environ)
+    return answered_document(given, verdict.approved, access.place.words)
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,9 +18,9 @@ from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.settings import Settings
 from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.config.telemetry import export_for
-from gert.ecosystem.host.redrive.record import Adopt, Record, find_recorded, load_record, open_driven
+from gert.ecosystem.host.redrive.record import Record, RecordedRun, find_recorded, load_record, open_driven
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, Then, approval_check, redrive
-from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
+from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.driver.clock import RunClock
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
@@ -37,19 +37,10 @@ from gert.kernel.ledger.runbook_fold import ABANDONED
 LONGEST_REASON: Final = 1000
 
 
-class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The run to end, the reason, and who ends it.
+class AbandonOptions(RecordedRun, frozen=True, kw_only=True):
+    """The run to end, the reason, and who ends it."""
 
-    adopt_unsealed: why a run that is not sealed is ended with a signing key
-    """
-
-    run_id: str
     reason: str
-    actor: str | None = None
-    state_dir: str | None = None
-    db: str | None = None
-    dsn: str | None = None
-    adopt_unsealed: str | None = None
 
 
 class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,14 +69,11 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     """End a run that is not running; an error that prevents it is raised, and leaves the run as it was."""
     environ = with_key_files(os.environ if environ is None else environ)
     reason = _reason(options)
-    found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
-    database = ledger_for(found, environ)
+    database = options.own_ledger(environ)
     async with AsyncExitStack() as held:
         run_id = await find_recorded(options.run_id, database, environ)
         ledger = await _open_with_lease(held, run_id, database, environ)
-        why = options.adopt_unsealed
-        adopt = None if why is None else Adopt(options.actor or user_name(), why)
-        record = await load_record(ledger, run_id, sealing_keys(environ), adopt)
+        record = await load_record(ledger, run_id, sealing_keys(environ), options.adopt)
         if record.report.completion is not None:
             raise UsageError(f"run `{record.run_id}` has ended", hint=f"`gert run show {record.run_id}` says how")
         tickets = [row.ticket_id for row in await ledger.tickets("pending", run_id=record.run_id)]

@@ -54,7 +54,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     executed: dict[str, int]
 
 
-class StepPlace:
+class StepName:
     """A step as the operator names it: an id, one item of a loop (`id[key]`), or a whole path."""
 
     def __init__(self, text: str, program: Program) -> None:
@@ -92,7 +92,7 @@ def _is(wanted: PathSegment, found: PathSegment) -> bool:
 
 
 async def fork_at(
-    step: StepPlace,
+    step: StepName,
     setup: Setup,
     answers: Iterable[RecordedAnswer],
     recorded: Sequence[bytes],
@@ -139,7 +139,7 @@ class _Stop(Then):
     asked, beside: the requests that are open there, from the step on and in other lanes
     """
 
-    def __init__(self, step: StepPlace) -> None:
+    def __init__(self, step: StepName) -> None:
         self._step = step
         self.is_reached = False
         self.asked: list[Request[Any]] = []

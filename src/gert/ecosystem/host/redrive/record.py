@@ -9,18 +9,22 @@ import msgspec
 
 from gert.ecosystem.host.config.ledger_location import (
     Database,
+    database_for,
     ledger_name,
+    ledger_of,
     make_ledger_folder,
     mask_password,
     open_ledger,
 )
-from gert.ecosystem.host.config.state_dir import RunFolder
+from gert.ecosystem.host.config.machine.user import user_name
+from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
 from gert.ecosystem.host.config.telemetry import export_for
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.record.journal import RecordedAnswer, read_answers
 from gert.ecosystem.host.run.record.lease import hold_lease
-from gert.ecosystem.host.runs.find import find_run
+from gert.ecosystem.host.runs.find import find_run, require_run_id
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import GertError, IntegrityError, UsageError
@@ -41,6 +45,43 @@ _TAKEN: Final = (
     "file", "policies", "config", "evidence", "approvals", "break_glass", "max_parallel", "timeout", "witness",
 )  # fmt: skip
 """Options that a run which is driven again takes from its record."""
+
+
+class Adopt(NamedTuple):
+    """Who continues a run that is not sealed, and why."""
+
+    actor: str
+    reason: str
+
+
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run to drive again, as options name it.
+
+    run_id: the id of the run, a unique prefix of it, or `last`
+    actor: who drives it again (default: the current user)
+    adopt_unsealed: why a run that is not sealed is continued with a signing key
+    """
+
+    run_id: str
+    state_dir: str | None = None
+    db: str | None = None
+    dsn: str | None = None
+    actor: str | None = None
+    adopt_unsealed: str | None = None
+
+    @property
+    def adopt(self) -> Adopt | None:
+        """The adoption of an unsealed run, if there is a reason for it."""
+        return None if self.adopt_unsealed is None else Adopt(self.actor or user_name(), self.adopt_unsealed)
+
+    def own_ledger(self, environ: Mapping[str, str]) -> Database:
+        """The ledger of the run: the one that is named, or that of the state directory; refused if another user's."""
+        require_run_id(self.run_id)
+        database = database_for(self.db, self.dsn, environ)
+        if database is None:
+            database = ledger_of(state_dir(self.state_dir, Workspace().project_root(os.getcwd()), environ))
+        _require_own(database, self.run_id)
+        return database
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -170,13 +211,6 @@ def start_of(event: Envelope) -> tuple[RunStart, Start]:
     return started, started.start
 
 
-class Adopt(NamedTuple):
-    """Who continues a run that is not sealed, and why."""
-
-    actor: str
-    reason: str
-
-
 async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS, adopt: Adopt | None = None) -> Record:
     """The whole record of a runbook run; refused where verification of the run finds it changed.
 
@@ -237,7 +271,7 @@ _NOT_RESUMED: Final = {
 }
 
 
-def require_own(database: Database, run_id: str) -> None:
+def _require_own(database: Database, run_id: str) -> None:
     """Refuse the ledger of another user: a run is resumed with the permissions of the user who started it."""
     if not isinstance(database, str) or os.name != "posix":
         return

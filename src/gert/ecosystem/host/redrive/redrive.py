@@ -210,7 +210,7 @@ class RedriveJournal(Journal):
             raise diverged(recorded, how, said.path, self._hint(recorded))
 
     def _hint(self, recorded: Envelope) -> str:
-        """What to look at where a run does not repeat an event."""
+        """The hint of a divergence."""
         return "the runbook, its tools, its inputs or gert itself have changed since the run began"
 
     def _open(self) -> None:

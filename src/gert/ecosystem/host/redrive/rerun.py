@@ -10,12 +10,11 @@ from msgspec import field
 from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.host.config.keys.trace_keys import sealing_keys
 from gert.ecosystem.host.config.ledger_location import mask_password, open_ledger
-from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.embedding.ports import Parts
-from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Adopt, Record, load_record
+from gert.ecosystem.host.redrive.fork import Fork, StepName, fork_at
+from gert.ecosystem.host.redrive.record import Record, RecordedRun, load_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.driver.signals import Relay
@@ -29,8 +28,8 @@ from gert.ecosystem.host.run.record.live_output import LiveOutput
 from gert.ecosystem.host.run.record.rate_limit import count_recent
 from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.run.world.input_sources import resolvers
-from gert.ecosystem.host.runs.entry import place_for
 from gert.ecosystem.host.runs.find import find_run, no_such_run
+from gert.ecosystem.host.runs.place import place_for
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
@@ -41,28 +40,20 @@ from gert.kernel.foundation.principal import Principal
 from gert.kernel.ledger.record import Head
 
 
-class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
+class RerunOptions(RecordedRun, frozen=True, kw_only=True):
     """The run to rerun, the step to begin with, and how.
 
-    run_id: the id of the run, a unique prefix of it, or `last`
     step: the first step that runs live
     given: secret inputs that cannot be resolved again, and others as long as the events up to the step stay the same
     allow_changed: use the runbook, tools and policies as they are now, although they have changed
     break_glass: the reason for overriding governance; that of the old run is not taken over
-    adopt_unsealed: why the answers of a run that is not sealed are taken into a sealed one
     """
 
-    run_id: str
     step: str
-    state_dir: str | None = None
-    db: str | None = None
-    dsn: str | None = None
-    actor: str | None = None
     given: Mapping[str, GivenInput] = field(default_factory=dict)
     allow_changed: bool = False
     approvals: ApprovalMode | None = None
     break_glass: str | None = None
-    adopt_unsealed: str | None = None
     witness: str | None = None
     sync: bool = True
 
@@ -94,7 +85,7 @@ async def rerun(
             f"{changed[0]} was changed since the run began",
             hint="`gert rerun --allow-changed` takes what is there now, if the way up to the step is the same",
         )
-    step = StepPlace(options.step, prepared.program)
+    step = StepName(options.step, prepared.program)
     inputs = await _inputs(prepared, source, options, console)
     redactor = prepared.redactor(inputs)
     counted = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
@@ -146,9 +137,7 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, options.run_id, place.name)
             _require_over(await ledger.head(run_id), place.words, is_running=await is_driven(ledger, run_id))
-            why = options.adopt_unsealed
-            adopt = None if why is None else Adopt(options.actor or user_name(), why)
-            return await load_record(ledger, run_id, sealing_keys(environ), adopt)
+            return await load_record(ledger, run_id, sealing_keys(environ), options.adopt)
     except GertError as problem:
         raise mask_password(place.ledger, problem) from None
 
@@ -200,7 +189,7 @@ def _at_beginning(entry: RecordedAnswer) -> RecordedAnswer:
     return msgspec.structs.replace(entry, answer=msgspec.structs.replace(entry.answer, at=0.0, idle=()))
 
 
-def _require_no_doubt(fork: Fork, step: StepPlace) -> None:
+def _require_no_doubt(fork: Fork, step: StepName) -> None:
     """Refuse where calls of other lanes that may have happened would be made again."""
     doubtful = [
         ask.path for ask in fork.beside if isinstance(ask, CallTool | CallExtension) and not ask.contract.idempotent

@@ -14,11 +14,10 @@ from msgspec import field
 from gert.ecosystem.approvals.responses import messages_of
 from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.host.config.keys.trace_keys import sealing_keys, signing_key
-from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
 from gert.ecosystem.host.config.machine.platform import host_name
 from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.machine.version import version_line
-from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
+from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.config.variables import resolve
@@ -26,13 +25,12 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, reconcile_calls, require_ended
 from gert.ecosystem.host.redrive.record import (
-    Adopt,
     Opened,
     Record,
+    RecordedRun,
     find_recorded,
     load_record,
     open_driven,
-    require_own,
 )
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, is_alike
 from gert.ecosystem.host.run.driver.clock import RunClock
@@ -49,7 +47,6 @@ from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.run.world.input_sources import resolvers
 from gert.ecosystem.host.run.world.sanitize import Sanitizer
-from gert.ecosystem.host.runs.find import require_run_id
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import InputError, IntegrityError, OutputsMissing, UsageError
@@ -64,33 +61,25 @@ from gert.kernel.ledger.port import Ledger
 FINALLY: Final = FinallyStart.type
 
 
-class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ResumeOptions(RecordedRun, frozen=True, kw_only=True):
     """The run to resume, and how.
 
-    run_id: the id of the run, a unique prefix of it, or `last`
     given: secret inputs that cannot be resolved again
     reconcile: the outcome of calls without a recorded result, by step; under `*` that of all others
     reconcile_outputs: outputs of such calls that succeeded, each as `STEP.name=value`
     ticket: resume only if the run waits for this one
     allow_changed: use the runbook, tools and policies as they are now, although they have changed
     allow_running: resume although a tool that the run started before still runs
-    adopt_unsealed: why a run that is not sealed is continued with a signing key
     witness: the file or URL that sealed heads are appended to, in place of the one in settings
     controlled, steps: as in `RunOptions`
     """
 
-    run_id: str
     ticket: str | None = None
-    state_dir: str | None = None
-    db: str | None = None
-    dsn: str | None = None
-    actor: str | None = None
     given: Mapping[str, GivenInput] = field(default_factory=dict)
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
     reconcile_outputs: tuple[str, ...] = ()
     allow_changed: bool = False
     allow_running: bool = False
-    adopt_unsealed: str | None = None
     witness: str | None = None
     approvals: ApprovalMode | None = None
     sync: bool = True
@@ -153,13 +142,12 @@ async def _resume(
     relay: Relay | None,
     parts: Parts | None,
 ) -> Executed:
-    database = ledger_for(options, environ)
+    database = options.own_ledger(environ)
     async with AsyncExitStack() as held:
         run_id = await find_recorded(options.run_id, database, environ)
         ledger = await open_driven(held, run_id, database, environ, sync=options.sync)
         actor = options.actor or user_name()
-        adopt = None if options.adopt_unsealed is None else Adopt(actor, options.adopt_unsealed)
-        record = await load_record(ledger, run_id, sealing_keys(environ), adopt)
+        record = await load_record(ledger, run_id, sealing_keys(environ), options.adopt)
         _require_unfinished(record)
         run = _options(options, record)
         prepared = Prepared(run, environ, Workspace(stored=record.documents), parts)
@@ -291,19 +279,6 @@ async def _open_tickets(
         return ask.expires_at is None or now <= parse_timestamp(ask.expires_at)
 
     return is_open
-
-
-def ledger_for(options: ResumeOptions, environ: Mapping[str, str]) -> Database:
-    """The ledger of a run that is driven again: the one that was named, or that of the state directory."""
-    require_run_id(options.run_id)
-    named = database_for(options.db, options.dsn, environ)
-    database = named if named is not None else ledger_of(_state_dir(options, environ))
-    require_own(database, options.run_id)
-    return database
-
-
-def _state_dir(options: ResumeOptions, environ: Mapping[str, str]) -> str:
-    return state_dir(options.state_dir, Workspace().project_root(os.getcwd()), environ)
 
 
 def _mirror(record: Record, options: ResumeOptions) -> Mirror | None:

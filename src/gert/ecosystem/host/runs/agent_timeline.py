@@ -87,8 +87,11 @@ class _Builder:
         handle = _HANDLERS.get(type(payload))
         moment = parse_timestamp(event.timestamp).timestamp()
         self._began = moment if self._began is None else self._began
+        at = round(moment - self._began, 3)
         if handle is not None:
-            handle(self, payload, event.seq, round(moment - self._began, 3))
+            handle(self, payload, event.seq, at)
+        elif (row := _ROWS.get(type(payload))) is not None:
+            self.put(event.seq, at, *row(payload))
 
     def finish(self) -> None:
         totals = self.found.totals
@@ -175,49 +178,6 @@ class _Builder:
         elif said.summary_type.startswith("run_unblocked"):
             self.put(seq, at, "pause", said.summary_type.partition("::")[2], "unblocked")
 
-    def drift(self, said: says.ReplayedWithDrift, seq: int, at: float) -> None:
-        how = f"forked to {said.fork_run_id}" if said.fork_run_id else "replayed"
-        self.put(seq, at, "drift", said.model, how, said.step_key, ", ".join(said.drift_fields))
-
-    def submitted(self, said: approvals.ApprovalSubmitted, seq: int, at: float) -> None:
-        self.put(seq, at, "approval", said.ticket_id, "requested", said.step_id, said.requested_by or "")
-
-    def responded(self, said: approvals.ApprovalResponse, seq: int, at: float) -> None:
-        status = "approved" if said.approved else "rejected"
-        detail = f"by {said.approver_id} {said.reason or ''}".strip()
-        self.put(seq, at, "approval", said.ticket_id, status, said.step_id, detail)
-
-    def refused(self, said: approvals.ApprovalRefused, seq: int, at: float) -> None:
-        self.put(
-            seq, at, "approval", said.ticket_id, "refused", said.step_id, f"by {said.approver_id} {said.objection}"
-        )
-
-    def resolved(self, said: approvals.ApprovalResolved, seq: int, at: float) -> None:
-        self.put(seq, at, "approval", said.ticket_id, said.status, said.step_id, said.reason or "")
-
-    def outdated(self, said: approvals.ApprovalOutdated, seq: int, at: float) -> None:
-        self.put(seq, at, "approval", said.ticket_id, "outdated", said.step_id, said.reason)
-
-    def paused(self, said: says.PauseRequested, seq: int, at: float) -> None:
-        name = said.unblock_key or ""
-        self.put(seq, at, "pause", name, "blocked" if said.blocked else "paused", said.step_key, said.reason)
-
-    def resumed(self, said: says.ResumeRequested, seq: int, at: float) -> None:
-        self.put(seq, at, "pause", "", "resumed", None, said.human_input_json or "")
-
-    def read(self, said: says.ContextRead, seq: int, at: float) -> None:
-        self.put(seq, at, "read", said.source, "", said.step_key, said.content)
-
-    def started(self, said: says.RunStarted, seq: int, at: float) -> None:
-        self.put(seq, at, "run", "", "started", None, f"forked from {said.forked_from}" if said.forked_from else "")
-
-    def ended(self, said: says.RunEnded, seq: int, at: float) -> None:
-        why = ": ".join(part for part in (said.error_type, said.message) if part)
-        self.put(seq, at, "run", "", said.status, None, why)
-
-    def reopened(self, said: says.RunReopened, seq: int, at: float) -> None:
-        self.put(seq, at, "run", "", "reopened")
-
     def workflow_requested(self, said: says.WorkflowStepRequested, seq: int, at: float) -> None:
         self._open[seq] = self.put(seq, at, "step", said.step_name, "open", said.step_key)
 
@@ -230,47 +190,62 @@ class _Builder:
         if isinstance(said, says.WorkflowStepFailed):
             item.status, item.detail = said.reason, _short(said.message)
 
-    def woke(self, said: says.HarnessWake, seq: int, at: float) -> None:
-        self.put(seq, at, "harness", "", "woke", None, said.reason or "")
 
-    def slept(self, said: says.HarnessSleep, seq: int, at: float) -> None:
-        why = said.execution_error_type or said.sleep_error_type or ""
-        self.put(seq, at, "harness", "", f"slept, {said.status}", None, why)
+_Row = tuple[Kind, str, str, str | None, object]
 
-    def staged(self, said: says.HarnessStage, seq: int, at: float) -> None:
-        self.put(seq, at, "harness", said.stage, "stage")
-
-    def failed(self, said: says.HarnessFailed, seq: int, at: float) -> None:
-        self.put(seq, at, "harness", "", "failed", said.last_step_key, f"{said.error_type}: {said.message}")
-
+# Events that are one item each: kind, name, status, step key and detail.
+_ROWS: Final[Mapping[type[Payload], Callable[[Any], _Row]]] = {
+    says.RunStarted: lambda said: (
+        "run", "", "started", None, f"forked from {said.forked_from}" if said.forked_from else "",
+    ),
+    says.RunEnded: lambda said: ("run", "", said.status, None, _joined(said.error_type, said.message)),
+    says.RunReopened: lambda _: ("run", "", "reopened", None, ""),
+    says.ReplayedWithDrift: lambda said: (
+        "drift", said.model, f"forked to {said.fork_run_id}" if said.fork_run_id else "replayed", said.step_key,
+        ", ".join(said.drift_fields),
+    ),
+    says.ContextRead: lambda said: ("read", said.source, "", said.step_key, said.content),
+    says.PauseRequested: lambda said: (
+        "pause", said.unblock_key or "", "blocked" if said.blocked else "paused", said.step_key, said.reason,
+    ),
+    says.ResumeRequested: lambda said: ("pause", "", "resumed", None, said.human_input_json or ""),
+    says.HarnessWake: lambda said: ("harness", "", "woke", None, said.reason or ""),
+    says.HarnessSleep: lambda said: (
+        "harness", "", f"slept, {said.status}", None, said.execution_error_type or said.sleep_error_type or "",
+    ),
+    says.HarnessStage: lambda said: ("harness", said.stage, "stage", None, ""),
+    says.HarnessFailed: lambda said: (
+        "harness", "", "failed", said.last_step_key, f"{said.error_type}: {said.message}",
+    ),
+    approvals.ApprovalSubmitted: lambda said: (
+        "approval", said.ticket_id, "requested", said.step_id, said.requested_by or "",
+    ),
+    approvals.ApprovalResponse: lambda said: (
+        "approval", said.ticket_id, "approved" if said.approved else "rejected", said.step_id,
+        f"by {said.approver_id} {said.reason or ''}".strip(),
+    ),
+    approvals.ApprovalRefused: lambda said: (
+        "approval", said.ticket_id, "refused", said.step_id, f"by {said.approver_id} {said.objection}",
+    ),
+    approvals.ApprovalResolved: lambda said: ("approval", said.ticket_id, said.status, said.step_id, said.reason or ""),
+    approvals.ApprovalOutdated: lambda said: ("approval", said.ticket_id, "outdated", said.step_id, said.reason),
+}  # fmt: skip
 
 _HANDLERS: Final[Mapping[type[Payload], Callable[[_Builder, Any, int, float], None]]] = {
-    says.RunStarted: _Builder.started,
-    says.RunEnded: _Builder.ended,
-    says.RunReopened: _Builder.reopened,
     says.ModelRequested: _Builder.model_requested,
     says.ModelCompleted: _Builder.model_ended,
     says.ModelFailed: _Builder.model_ended,
-    says.ReplayedWithDrift: _Builder.drift,
     says.ToolRequested: _Builder.tool_requested,
     says.ToolCompleted: _Builder.tool_ended,
     says.RunSummary: _Builder.summary,
-    says.ContextRead: _Builder.read,
-    says.PauseRequested: _Builder.paused,
-    says.ResumeRequested: _Builder.resumed,
     says.WorkflowStepRequested: _Builder.workflow_requested,
     says.WorkflowStepCompleted: _Builder.workflow_ended,
     says.WorkflowStepFailed: _Builder.workflow_ended,
-    says.HarnessWake: _Builder.woke,
-    says.HarnessSleep: _Builder.slept,
-    says.HarnessStage: _Builder.staged,
-    says.HarnessFailed: _Builder.failed,
-    approvals.ApprovalSubmitted: _Builder.submitted,
-    approvals.ApprovalResponse: _Builder.responded,
-    approvals.ApprovalRefused: _Builder.refused,
-    approvals.ApprovalResolved: _Builder.resolved,
-    approvals.ApprovalOutdated: _Builder.outdated,
 }
+
+
+def _joined(*parts: str | None) -> str:
+    return ": ".join(part for part in parts if part)
 
 
 def _facts(text: str) -> dict[str, Any]:

@@ -59,14 +59,14 @@ def event_facts(line: bytes) -> dict[str, Any]:
 
 def summary_facts(reader: LedgerReader, run_id: str, summary_type: str | None, limit: int) -> list[dict[str, Any]]:
     """The newest summaries of a run, the newest first."""
-    return [_summary(decode(line)) for line in reader.summaries(run_id, summary_type, limit)]
+    return [_summary(decode(line)) for line in reader.ask(lambda ledger: ledger.summaries(run_id, summary_type, limit))]
 
 
 def artifact_facts(reader: LedgerReader, run_id: str) -> dict[str, Any]:
     """The newest value of each artifact of a run, by key."""
     from gert.kernel.agent.api.notes import ARTIFACT
 
-    found = [_summary(decode(line)) for line in reader.latest(run_id, ARTIFACT)]
+    found = [_summary(decode(line)) for line in reader.ask(lambda ledger: ledger.latest_summaries(run_id, ARTIFACT))]
     held = {str(each["summary_type"]).removeprefix(ARTIFACT): each["summary"] for each in found}
     return {key: value.get("value") if isinstance(value, dict) else value for key, value in sorted(held.items())}
 

@@ -17,7 +17,7 @@ from gert.ecosystem.host.run.record.lease import is_driven
 from gert.ecosystem.ledger.waiters import is_closed
 from gert.errors import GertError, TraceError, Unavailable
 from gert.kernel.ledger.port import Ledger, OnUnreadable
-from gert.kernel.ledger.record import Head, RunFilter, SchemaInfo
+from gert.kernel.ledger.record import Head, RunFilter
 
 T = TypeVar("T")
 
@@ -90,18 +90,6 @@ class LedgerReader:
             if not self._loop.is_closed():
                 self.ask(lambda _: _end(stream))
 
-    def first_line(self, run_id: str) -> bytes:
-        """The first line of a run."""
-        return next(iter(self.ask(lambda ledger: ledger.lines(run_id, 0, 1))), b"")
-
-    def summaries(self, run_id: str, summary_type: str | None, limit: int) -> list[bytes]:
-        """The newest summaries, the newest first."""
-        return self.ask(lambda ledger: ledger.summaries(run_id, summary_type, limit))
-
-    def latest(self, run_id: str, prefix: str) -> list[bytes]:
-        """The newest summary of each type that begins with a prefix, by type."""
-        return self.ask(lambda ledger: ledger.latest_summaries(run_id, prefix))
-
     def is_held(self, run_id: str) -> bool:
         """Whether a process drives the run."""
         return self.ask(lambda ledger: is_driven(ledger, run_id))
@@ -119,10 +107,6 @@ class LedgerReader:
                 self._require_same()
         finally:
             pending.cancel()
-
-    def schema(self) -> SchemaInfo:
-        """The backend and schema version."""
-        return self.ask(lambda ledger: ledger.schema_info())
 
     def ask(self, read: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
         """Run a read of the ledger, and wait for its result."""
@@ -187,8 +171,30 @@ class LedgerReader:
         if _number_of(self._place) != self._opened:
             raise TraceError(
                 f"`{self.name}` was removed or replaced",
-                hint="look again to see what is there now",
+                hint="run the command again to see what is there now",
             )
+
+
+class Follower:
+    """Reads a run from where it was read last.
+
+    seen: the number of the last line that was given
+    """
+
+    def __init__(self, run_id: str, reader: LedgerReader, since: int = 0) -> None:
+        self._run_id = run_id
+        self._archive = reader
+        self.seen = since
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines that were not read here yet."""
+        for line in self._archive.lines(self._run_id, self.seen):
+            self.seen += 1
+            yield line
+
+    def wait(self, seconds: float, stop: Event) -> None:
+        """Wait until there may be more, for so long at most."""
+        self._archive.wait(self._run_id, self.seen, seconds, stop)
 
 
 def _number_of(place: Database) -> tuple[int, int] | None:

@@ -8,10 +8,10 @@ from typing import Final, Self
 
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.redrive.record import start_of
-from gert.ecosystem.host.runs.entry import Entry, Place
+from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.find import find_run, no_such_run, require_run_id
-from gert.ecosystem.host.runs.follow import Following
-from gert.ecosystem.host.runs.ledger_reader import LedgerReader
+from gert.ecosystem.host.runs.ledger_reader import Follower, LedgerReader
+from gert.ecosystem.host.runs.place import Place
 from gert.errors import Busy, GertError, TraceError, Unavailable
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete
@@ -100,9 +100,9 @@ class Runs:
         """Its lines, without line breaks."""
         return self.follow(entry).lines()
 
-    def follow(self, entry: Entry, since: int = 0) -> Following:
+    def follow(self, entry: Entry, since: int = 0) -> Follower:
         """Its lines after a number, and later those that have come since."""
-        return Following(entry.run_id, self.reader, since)
+        return Follower(entry.run_id, self.reader, since)
 
     def is_running(self, entry: Entry) -> bool:
         """Whether a process drives the run now."""
@@ -116,7 +116,8 @@ class Runs:
         if found is None:
             return entry
         with suppress(GertError):
-            entry.start = decode(self.reader.first_line(head.run_id))
+            [first] = self.reader.ask(lambda ledger: ledger.lines(head.run_id, 0, 1)) or [b""]
+            entry.start = decode(first)
             _, entry.started_with = start_of(entry.start)
         if found.ended is None:
             entry.is_driven = self.reader.is_held(head.run_id)

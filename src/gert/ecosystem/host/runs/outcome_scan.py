@@ -6,7 +6,7 @@ Nothing is verified. A trace that cannot be read does not prevent others from be
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from itertools import chain, filterfalse
@@ -14,16 +14,21 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.config.ledger_location import Database, ledger_name
+from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_name, ledger_of, require_ledger
+from gert.ecosystem.host.config.state_dir import state_dir
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.runs.ledger_reader import LedgerReader
-from gert.ecosystem.host.runs.outcomes import Places
 from gert.ecosystem.host.runs.traces import as_document
-from gert.errors import TraceError, Unavailable
+from gert.errors import InputError, TraceError, Unavailable, UsageError
 from gert.kernel.events.agent import RunStarted
-from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, parse_timestamp
 from gert.kernel.events.outcomes import Selection
 from gert.kernel.events.runner import PlanCreated
-from gert.kernel.events.summary import RunSummary, is_irrelevant
+from gert.kernel.events.summary import LONGEST_TEXT, RunSummary, is_irrelevant, without_item
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.text import os_reason
+from gert.kernel.ledger.record import Head
+from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 
 TRACE_SUFFIX: Final = ".jsonl"
 MOST_SKIPPED: Final = 1000
@@ -34,6 +39,45 @@ _CHUNK: Final = 1 << 20
 _DATABASE: Final = b"SQLite format 3\x00"
 # Non-blocking: opening a pipe without a writer would not return.
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """The traces and ledgers to read.
+
+    paths: files, and folders with everything below them
+    databases: SQLite files, and ledgers on Postgres
+    """
+
+    paths: tuple[str, ...] = ()
+    databases: tuple[Database, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the traces and ledgers, for messages."""
+        return (*self.paths, *map(ledger_name, self.databases))
+
+
+def sources_for(
+    paths: Sequence[str],
+    db: str | None,
+    chosen_state: str | None,
+    working: str,
+    environ: Mapping[str, str],
+    dsn: str | None = None,
+) -> Sources:
+    """The traces and ledgers that were named (default: the ledger of the state directory)."""
+    for path in paths:
+        if not os.path.exists(path):
+            raise UsageError(f"there is no file or folder `{path}`")
+    database = database_for(db, dsn, environ)
+    if db is not None:
+        require_ledger(db)
+    ledgers = () if database is None else (database,)
+    if chosen_state:
+        ledgers = (*ledgers, ledger_of(os.path.abspath(chosen_state)))
+    if paths or ledgers:
+        return Sources(tuple(paths), ledgers)
+    return Sources((), (ledger_of(state_dir(None, Workspace(working).project_root(working), environ)),))
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -65,13 +109,13 @@ class Scan:
         self._passed: set[str] = set()
         self._files_read: set[tuple[int, int]] = set()
 
-    def runs(self, places: Places) -> Iterator[RunSummary]:
+    def runs(self, sources: Sources) -> Iterator[RunSummary]:
         """The runs as they are read; a copied trace is read again."""
-        for path in places.paths:
+        for path in sources.paths:
             # The configured folder is there once something was written to it.
             if os.path.lexists(path):
                 yield from self._in_files(self._below(path) if os.path.isdir(path) else (path,))
-        for database in places.databases:
+        for database in sources.databases:
             yield from self._in_database(database)
 
     def _in_files(self, files: Iterable[str]) -> Iterator[RunSummary]:
@@ -91,12 +135,11 @@ class Scan:
             for head in reader.heads(
                 on_unreadable=lambda run_id, problem: self._skip(f"{name}: {run_id}", problem.message)
             ):
-                run = None
-                with self._skipping(f"{name}: {head.run_id}"):
-                    if head.kind == "runbook":
-                        run = self._summary(self._rows(reader.lines(head.run_id)), name)
-                if run is not None:
-                    yield run
+                if head.runbook is not None:
+                    with self._skipping(f"{name}: {head.run_id}"):
+                        run = self._select(_summary_of(head, head.runbook, name))
+                        if run is not None:
+                            yield run
 
     def _summary(self, batches: Iterator[list[bytes]], trace: str) -> RunSummary | None:
         """The run of a trace; of one that is not selected, only the first event is read."""
@@ -106,13 +149,18 @@ class Scan:
         start = _first_event(first[0])
         if start.type in (RunStarted.type, PlanCreated.type):
             return None  # a ledger may hold runs of agents and runners as well, and those have no outcome
-        run = RunSummary.begin(start, trace)
+        run = self._select(RunSummary.begin(start, trace))
+        if run is not None:
+            self._take(run, start, chain((first[1:],), batches))
+        return run
+
+    def _select(self, run: RunSummary) -> RunSummary | None:
+        """The run, if it is selected; others are counted by reason."""
         self.traces += 1
         objection = self._selection.objection(run)
         if objection is not None:
             self._pass_over(run, objection)
             return None
-        self._take(run, start, chain((first[1:],), batches))
         return run
 
     def _take(self, run: RunSummary, start: Envelope, batches: Iterable[list[bytes]]) -> None:
@@ -157,12 +205,6 @@ class Scan:
                 yield lines
         if rest:
             yield [rest]
-
-    def _rows(self, lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-        for line in lines:
-            if self._on_read is not None:
-                self._on_read(len(line))
-            yield [line]
 
     def _below(self, folder: str) -> Iterator[str]:
         """Every file below a folder that may be a trace, in a stable order; a folder that is linked twice once."""
@@ -209,6 +251,38 @@ class Scan:
             self.skipped.append(Skipped(file, reason))
 
 
+def _summary_of(head: Head, found: RunbookSnapshot, ledger: str) -> RunSummary:
+    """The summary of a run from the snapshot in its head: no event is read."""
+    category, code = found.outcome or (None, None)
+    run = RunSummary(
+        run_id=head.run_id,
+        runbook=found.runbook[:LONGEST_TEXT] or "(unnamed)",
+        started=parse_timestamp(head.started_at),
+        mode=found.mode,
+        actor=found.actor[:LONGEST_TEXT],
+        trace=ledger,
+        status="cancelled" if found.ended == "abandoned" else found.ended,
+        category=category,
+        code=code and code[:LONGEST_TEXT],
+        seconds=_seconds(found.duration),
+        waited=_seconds(found.waited or "0s"),
+        failure_kind=found.failure_kind,
+        failed_step=found.failed_step,
+    )
+    for counts, tally in ((found.violations, run.violations), (found.overrides, run.break_glass)):
+        for name, times in counts.items():
+            kind, _, step = name.rpartition(" ")
+            tally.add((kind, without_item(step)), times)
+    return run
+
+
+def _seconds(duration: str) -> float | None:
+    try:
+        return parse_duration(duration).total_seconds()
+    except InputError:
+        return None
+
+
 def _first_event(line: bytes) -> Envelope:
     if line.startswith(_DATABASE):
         raise TraceError("it is a database: read it with `--db`")
@@ -219,4 +293,4 @@ def _first_event(line: bytes) -> Envelope:
 
 
 def _why(problem: OSError) -> str:
-    return f"it cannot be read: {(problem.strerror or str(problem)).lower()}"
+    return f"it cannot be read: {os_reason(problem)}"

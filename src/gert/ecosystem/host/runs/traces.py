@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import ledger_of
 from gert.ecosystem.host.runs.find import find_run, no_such_run
-from gert.ecosystem.ledger.jsonl.lines import read_lines
 from gert.errors import Busy, DocumentError, TraceError, Unavailable, UsageError
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.chain import ChainReader, ChainReport
@@ -21,6 +20,7 @@ from gert.kernel.events.runner import PlanCreated
 from gert.kernel.events.trace_seal import Check, SealReport, check_seal
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.signature import Keys
+from gert.kernel.foundation.text import os_reason
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.runs.ledger_reader import LedgerReader
@@ -37,25 +37,16 @@ class Trace:
 
     name: its name in messages
     run_id: the run it must be of, if one was named
+    chunks: its bytes
+    lines: its lines with their line breaks; of one that is too long, only the beginning
+    verify: verifies the run in its ledger; None for a file
     """
 
     name: str
     run_id: str | None
-    _chunks: Callable[[], Iterator[bytes]]
-    _lines: Callable[[], Iterator[bytes]]
-    _verify: "Callable[[Demands], Verified] | None" = None
-
-    def verified(self, demands: "Demands") -> "Verified | None":
-        """The result of verifying the run in its ledger; None for a file."""
-        return self._verify(demands) if self._verify is not None else None
-
-    def chunks(self) -> Iterator[bytes]:
-        """The bytes of the trace."""
-        return self._chunks()
-
-    def lines(self) -> Iterator[bytes]:
-        """Its lines with their line breaks; of one that is too long, only enough to see that it is."""
-        return self._lines()
+    chunks: Callable[[], Iterator[bytes]]
+    lines: Callable[[], Iterator[bytes]]
+    verify: "Callable[[Demands], Verified] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +148,8 @@ def _check_open_end(
     """Check the trace of a run of an agent or a runner: only its ledger knows and seals its head."""
     from gert.ecosystem.host.runs.verify_ledger import Demands
 
-    found = trace.verified(Demands(keys, key_id, require_signature))
-    if found is not None:
+    if trace.verify is not None:
+        found = trace.verify(Demands(keys, key_id, require_signature))
         return SealReport(found.checks, found.signed_by, report.events)
     demanded = require_signature or key_id is not None or len(keys) > 0
     broken = report.breaks[0].message if report.breaks else report.torn
@@ -228,6 +219,18 @@ def _chunks_of(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
+def read_lines(file: BinaryIO, longest: int) -> Iterator[bytes]:
+    """The lines of a file, with their line breaks; of one that is too long, only the beginning."""
+    while line := file.readline(longest + 2):
+        if len(line) < longest + 2 or line.endswith(b"\n"):
+            yield line
+            continue
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(_CHUNK)
+        yield line[:-1] + rest[-1:]
+
+
 def _require_file(path: str) -> None:
     try:
         # A pipe or device would block or never end.
@@ -236,7 +239,7 @@ def _require_file(path: str) -> None:
     except FileNotFoundError:
         raise UsageError(f"there is no file `{path}`") from None
     except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
     except ValueError:
         raise UsageError(f"`{path}` is not a path") from None
 
@@ -247,7 +250,7 @@ def _reading(path: str) -> Iterator[BinaryIO]:
         with open(path, "rb") as file:
             yield file
     except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
 
 
 @contextmanager

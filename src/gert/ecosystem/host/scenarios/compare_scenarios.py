@@ -29,7 +29,7 @@ from gert.ecosystem.host.scenarios.folders import (
     scenarios_of,
 )
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
-from gert.ecosystem.host.scenarios.revisions import snapshot
+from gert.ecosystem.host.scenarios.revisions import extract_revision
 from gert.ecosystem.host.scenarios.suite import TESTER
 from gert.errors import GertError, TraceError, UsageError
 from gert.kernel.events.runbook import RunStart
@@ -147,7 +147,7 @@ def compare(
         if against is None:
             found = [_one(folder, lambda each: _since_recorded(each, today, runner), "none") for folder in folders]
             return Comparison(runbook=name, file=file, compared=found)
-        was = stack.enter_context(snapshot(file, against, environ))
+        was = stack.enter_context(extract_revision(file, against, environ))
         try:
             before = ReplayedRunbook(was.runbook, environ, Workspace(was.working))
         except GertError as problem:

@@ -6,11 +6,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from gert.ecosystem.host.config.files import is_file, read_document, read_map, runbook_of
+from gert.ecosystem.host.config.files import is_file, read_map, runbook_of
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.runs.traces import Unreadable, events_of, open_trace
-from gert.ecosystem.host.scenarios.edit import edit_file, edited, write_atomically
+from gert.ecosystem.host.scenarios.edit import edit_file, edited, read_text, write_atomically
 from gert.ecosystem.host.scenarios.folders import (
     SCENARIO_FILE,
     TEST_FILE,
@@ -23,6 +23,7 @@ from gert.ecosystem.host.scenarios.folders import (
 )
 from gert.ecosystem.host.scenarios.record_scenario import X_RECORDED, recorded_from, write_folder
 from gert.errors import DocumentError, GertError, UsageError
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.changes import Ending
 
@@ -157,7 +158,7 @@ def _copy(folder: Folder, target: Folder) -> Curated:
     scenario = _changed(folder.scenario, _extensions(folder, target))
     rewritten = False
     if is_file(folder.test):
-        test = edited(_source(folder.test), {"golden": True})
+        test = edited(read_text(folder.test), {"golden": True})
         expectations, rewritten = test.text, test.rewritten
     else:
         expectations = to_yaml({"golden": True, **_IMPLIED})
@@ -205,20 +206,13 @@ def _rename(before: str, after: str) -> None:
     try:
         os.rename(before, after)
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
+        why = os_reason(problem)
         raise UsageError(f"`{before}` cannot be renamed to `{os.path.basename(after)}`: {why}") from None
 
 
 def _changed(path: str, changes: Mapping[str, Any]) -> str:
-    source = _source(path)
+    source = read_text(path)
     return edited(source, changes).text if changes else source
-
-
-def _source(path: str) -> str:
-    try:
-        return read_document(path).decode()
-    except UnicodeDecodeError:
-        raise DocumentError(f"`{path}` is not UTF-8 text") from None
 
 
 def _trace(path: str) -> bytes:
@@ -226,7 +220,7 @@ def _trace(path: str) -> bytes:
         with open(path, "rb") as file:
             data = file.read(LONGEST_TRACE + 1)
     except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
     if len(data) > LONGEST_TRACE:
         raise UsageError(
             f"`{path}` is larger than {LONGEST_TRACE // (1024 * 1024)} MiB", hint="remove the trace from the folder"

@@ -15,6 +15,7 @@ import msgspec
 from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.scenarios.entries import changed_entries, ended_like, line_break, note_of, same
 from gert.errors import DocumentError, UsageError
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.tree import Map, Tree
 from gert.kernel.runbook.writer import to_yaml
@@ -48,10 +49,7 @@ def edited(source: str, changes: Mapping[str, Any]) -> Edited:
 
 def edit_file(path: str, changes: Mapping[str, Any]) -> bool:
     """Edit a file atomically; return whether comments and layout were kept."""
-    try:
-        source = read_document(path).decode()
-    except UnicodeDecodeError:
-        raise DocumentError(f"`{path}` is not UTF-8 text") from None
+    source = read_text(path)
     try:
         after = edited(source, changes)
     except DocumentError as problem:
@@ -59,6 +57,14 @@ def edit_file(path: str, changes: Mapping[str, Any]) -> bool:
     if after.text != source:
         write_atomically(path, after.text)
     return not after.rewritten
+
+
+def read_text(path: str) -> str:
+    """The text of a document."""
+    try:
+        return read_document(path).decode()
+    except UnicodeDecodeError:
+        raise DocumentError(f"`{path}` is not UTF-8 text") from None
 
 
 def write_atomically(path: str, text: str) -> None:
@@ -76,7 +82,7 @@ def write_atomically(path: str, text: str) -> None:
         os.replace(temporary, target)
         temporary = None
     except OSError as problem:
-        raise UsageError(f"`{path}` cannot be written: {(problem.strerror or str(problem)).lower()}") from None
+        raise UsageError(f"`{path}` cannot be written: {os_reason(problem)}") from None
     finally:
         if temporary is not None:
             os.unlink(temporary)

@@ -11,6 +11,7 @@ from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import did_you_mean, is_safe_name
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
 from gert.kernel.runbook.program import Program
@@ -105,7 +106,7 @@ def scenarios_of(runbook: str) -> list[Folder]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as problem:
-        raise DocumentError(f"`{below}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise DocumentError(f"`{below}` cannot be read: {os_reason(problem)}") from None
     folders = (Folder(os.path.join(below, name), runbook) for name in names)
     return [each for each in folders if os.path.lexists(each.scenario) and not os.path.isdir(each.scenario)]
 
@@ -169,7 +170,7 @@ def _unreadable(problem: OSError) -> None:
     """Report an unreadable scenario folder, whose scenarios would otherwise count as tested; ignore other folders."""
     folder = os.fsdecode(problem.filename)
     if SCENARIOS in os.path.abspath(folder).split(os.sep):
-        raise DocumentError(f"`{folder}` cannot be read: {(problem.strerror or str(problem)).lower()}")
+        raise DocumentError(f"`{folder}` cannot be read: {os_reason(problem)}")
 
 
 def _all_of(runbook: str) -> str:

@@ -17,6 +17,7 @@ from gert.errors import GertError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import Request
 from gert.kernel.events.envelope import decode
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.inputs import replayed_inputs
 from gert.kernel.scenario.observed import RunObservation
@@ -37,7 +38,7 @@ def recording_folder(chosen: str | None, runbook: str, run_id: str, environ: Map
     try:
         taken = os.path.lexists(chosen) and (not os.path.isdir(chosen) or bool(os.listdir(chosen)))
     except OSError as problem:
-        raise UsageError(f"`{chosen}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise UsageError(f"`{chosen}` cannot be read: {os_reason(problem)}") from None
     if taken:
         raise UsageError(f"`{chosen}` is there already", hint="record into a folder of its own")
     if not _is_writable(chosen):
@@ -175,7 +176,7 @@ def _for_owner(path: str, flags: int) -> int:
 
 
 def _unwritable(path: str, problem: OSError) -> UsageError:
-    return UsageError(f"the scenario cannot be written to `{path}`: {(problem.strerror or str(problem)).lower()}")
+    return UsageError(f"the scenario cannot be written to `{path}`: {os_reason(problem)}")
 
 
 def recorded_from(extensions: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE
 from gert.ecosystem.process.helper import Output, read_helper, run_helper
 from gert.errors import UsageError
+from gert.kernel.foundation.text import os_reason
 
 MOST_FILES: Final = 10_000
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -37,7 +38,7 @@ _QUIETLY: Final = {
 }
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Revision(msgspec.Struct, frozen=True):
     """A revision on disk: its runbook, its working directory, and the commit."""
 
     runbook: str
@@ -55,7 +56,7 @@ class _Blob(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def snapshot(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[Snapshot]:
+def extract_revision(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[Revision]:
     """Extract every document of the project of a runbook; the folder is deleted on exit."""
     folder = os.path.dirname(os.path.realpath(file))
     if not os.path.isdir(folder):
@@ -72,7 +73,7 @@ def snapshot(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[S
             raise UsageError(f"there is no `{file}` at `{revision}`", hint="name a revision that contains it")
         working = os.path.normpath(os.path.join(target, os.path.relpath(_working(base), base)))
         _require_apart(runbook, target)
-        yield Snapshot(runbook, working, commit)
+        yield Revision(runbook, working, commit)
 
 
 def _base(folder: str, top: str) -> str:
@@ -235,7 +236,7 @@ class _Git:
         except TimeoutError:
             raise UsageError(f"git took longer than {PATIENCE:.0f} seconds") from None
         except OSError as problem:
-            raise UsageError(f"git cannot be run: {(problem.strerror or str(problem)).lower()}") from None
+            raise UsageError(f"git cannot be run: {os_reason(problem)}") from None
 
 
 def _is_plain(path: str) -> bool:

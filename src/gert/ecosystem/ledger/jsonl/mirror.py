@@ -12,6 +12,7 @@ from typing import Final
 from gert.ecosystem.ledger.folders import sync_folder_of
 from gert.errors import TraceError, UsageError
 from gert.kernel.events.envelope import MAX_LINE_BYTES, decode
+from gert.kernel.foundation.text import os_reason
 
 ASIDE: Final = ".aside"
 _FLAGS: Final = (
@@ -84,7 +85,7 @@ class Mirror:
                 data = data[os.write(self._fd, data) :]
         except OSError as problem:
             self._is_broken = True
-            self.problem = f"`{self.path}` is not complete: {(problem.strerror or str(problem)).lower()}"
+            self.problem = f"`{self.path}` is not complete: {os_reason(problem)}"
 
     def close(self) -> None:
         """Make the file durable, and close it."""
@@ -96,7 +97,7 @@ class Mirror:
             if not os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
                 self.problem = f"`{self.path}` was replaced while the run was mirrored to it"
         except OSError as problem:
-            self.problem = f"`{self.path}` may not be complete: {(problem.strerror or str(problem)).lower()}"
+            self.problem = f"`{self.path}` may not be complete: {os_reason(problem)}"
         finally:
             os.close(self._fd)
             self._fd = _CLOSED
@@ -136,7 +137,7 @@ def _open(path: str) -> int:
     except FileNotFoundError:
         raise UsageError(f"there is no folder `{os.path.dirname(path)}`") from None
     except OSError as problem:
-        reason = "is a symbolic link" if os.path.islink(path) else f"cannot be opened: {_why(problem)}"
+        reason = "is a symbolic link" if os.path.islink(path) else f"cannot be opened: {os_reason(problem)}"
         raise UsageError(f"`{path}` {reason}") from None
     except ValueError:
         raise UsageError(f"`{path}` is not a path") from None
@@ -144,7 +145,3 @@ def _open(path: str) -> int:
         os.close(descriptor)
         raise UsageError(f"`{path}` is not a regular file")
     return descriptor
-
-
-def _why(problem: OSError) -> str:
-    return (problem.strerror or str(problem)).lower()

@@ -32,7 +32,7 @@ from gert.kernel.ledger.record import Batch, Written
 T = TypeVar("T")
 
 POLL_INTERVAL: Final = 2.0
-"""How often, in seconds, a waiting caller looks for itself: notifications may be lost."""
+"""Seconds between polls of a waiting caller: notifications may be lost."""
 
 LONGEST_REST: Final = 1.0
 _LAST_NOTICES: Final = 1.0

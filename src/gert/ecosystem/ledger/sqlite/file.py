@@ -12,6 +12,7 @@ from urllib.parse import quote
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.folders import sync_folder_of
 from gert.errors import Busy, TraceError
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.ledger.append_rules import MAX_ANSWER_BYTES
 
 T = TypeVar("T")
@@ -148,7 +149,7 @@ def create(path: str) -> None:
     except FileNotFoundError:
         raise TraceError(f"there is no folder `{os.path.dirname(path)}`") from None
     except OSError as problem:
-        raise TraceError(f"`{path}` cannot be created: {(problem.strerror or str(problem)).lower()}") from problem
+        raise TraceError(f"`{path}` cannot be created: {os_reason(problem)}") from problem
     except ValueError:
         raise TraceError(f"`{path}` is not a path") from None
 

@@ -69,8 +69,8 @@ def _one_run(argument: str | None, option: str | None) -> str:
 @contextmanager
 def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> "Iterator[Runs]":
     """Open the runs of the chosen ledger; a file that cannot be read is a document error, not an engine error."""
-    from gert.ecosystem.host.runs.entry import place_for  # not every command with these options lists runs
     from gert.ecosystem.host.runs.listing import Runs
+    from gert.ecosystem.host.runs.place import place_for  # not every command with these options lists runs
     from gert.ecosystem.host.runs.traces import as_document
 
     with as_document(), Runs(place_for(state_dir, db, os.environ, dsn)) as runs:

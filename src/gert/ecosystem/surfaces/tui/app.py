@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from textual.app import App
 
-from gert.ecosystem.host.runs.entry import Place
+from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.home import HomeScreen
 from gert.ecosystem.surfaces.tui.run_screen import RunScreen

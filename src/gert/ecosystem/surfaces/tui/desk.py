@@ -9,15 +9,16 @@ from typing import Any
 import msgspec
 
 from gert.ecosystem.host.approvals.respond import Given, TicketView, Verdict, respond
-from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
+from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, open_tickets
 from gert.ecosystem.host.background.launch import Launched, resume_run, start_run
 from gert.ecosystem.host.background.messages import Sender, advance_run, cancel_run, give_evidence
 from gert.ecosystem.host.operations.catalogue import Catalogue, Listed
 from gert.ecosystem.host.policy.explain_runbook import Explained, explain_file
 from gert.ecosystem.host.redrive.resume import ResumeOptions
 from gert.ecosystem.host.run.options import RunOptions
-from gert.ecosystem.host.runs.entry import Entry, Place, place_for
+from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.place import Place, place_for
 from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.events.vocabulary import RunMode
 
@@ -48,11 +49,6 @@ class Desk(msgspec.Struct, kw_only=True):
         """Where runs are recorded."""
         return place_for(self.state_dir, self.db, self.environ, self.dsn)
 
-    @property
-    def tickets_place(self) -> TicketPlace:
-        """Where tickets are."""
-        return TicketPlace(state_dir=self.state_dir, db=self.db, dsn=self.dsn)
-
     # --- looking
 
     def runbooks(self) -> list[Listed]:
@@ -72,7 +68,7 @@ class Desk(msgspec.Struct, kw_only=True):
 
         async def look() -> list[TicketView]:
             try:
-                async with open_tickets(self.tickets_place, self.environ) as tickets:
+                async with open_tickets(self.place, self.environ) as tickets:
                     return await tickets.all("pending")
             except NoLedger:
                 return []
@@ -124,7 +120,7 @@ class Desk(msgspec.Struct, kw_only=True):
 
     async def respond(self, verdict: Verdict) -> Given:
         """Respond to a ticket."""
-        return await respond(verdict, self.tickets_place, self.environ)
+        return await respond(verdict, self.place, self.environ)
 
     def _sender(self, place: Place) -> Sender:
         return Sender(database=place.ledger, by=self.actor, key=self.key)

@@ -7,9 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.runs.entry import Entry, Place
+from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, Piece, merged
+from gert.ecosystem.host.runs.place import Place
 from gert.errors import GertError
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.foundation.text import printable

@@ -11,9 +11,9 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Log, Static, Tree
 from textual.widgets.tree import TreeNode
 
-from gert.ecosystem.host.runs.entry import Place
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, merged
+from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.dialogs import Confirm, Page, Respond, pairs, problem_text
 from gert.ecosystem.surfaces.tui.feed import Look, RunFeed, output_lines

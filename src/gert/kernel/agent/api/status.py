@@ -4,7 +4,7 @@ from datetime import datetime
 
 from gert.kernel.agent.types.api import ResumePoint, RunProgress, RunProgressStatus, RunStatus
 from gert.kernel.events.envelope import parse_timestamp
-from gert.kernel.ledger.agent_fold import Snapshot, Unit
+from gert.kernel.ledger.agent_fold import AgentSnapshot, Unit
 from gert.kernel.ledger.build_batch import require_agent_run
 from gert.kernel.ledger.record import Head
 
@@ -43,7 +43,7 @@ def progress_of(head: Head, units: tuple[Unit, ...]) -> RunProgress:
     )
 
 
-def percent_of(snapshot: Snapshot) -> int:
+def percent_of(snapshot: AgentSnapshot) -> int:
     """Return the percentage of tasks that are done; without tasks, 0 or 100."""
     if snapshot.tasks_total:
         return ALL * snapshot.tasks_done // snapshot.tasks_total
@@ -84,17 +84,17 @@ def explanation_of(head: Head) -> dict[str, object]:
     }
 
 
-def _snapshot(head: Head) -> Snapshot:
+def _snapshot(head: Head) -> AgentSnapshot:
     require_agent_run(head)
-    return head.agent or Snapshot()
+    return head.agent or AgentSnapshot()
 
 
-def _progress_status(snapshot: Snapshot) -> RunProgressStatus:
+def _progress_status(snapshot: AgentSnapshot) -> RunProgressStatus:
     status = snapshot.status
     return status if status in ("completed", "failed") else "running"
 
 
-def _eta(snapshot: Snapshot, started: datetime, updated: datetime) -> int | None:
+def _eta(snapshot: AgentSnapshot, started: datetime, updated: datetime) -> int | None:
     """Estimate from the tasks done so far; None before the first is done, or if the clock was set back."""
     if not snapshot.tasks_done or not snapshot.tasks_left:
         return None

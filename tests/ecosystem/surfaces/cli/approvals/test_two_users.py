@@ -38,7 +38,7 @@ def test_another_user_lists_and_shows_the_requests_of_a_drop_box(machine: Machin
     (machine.box / "requests" / "junk.json").write_text("{")
     listed = machine.bob.gert("approvals", "list", "--drop-box", machine.box).ended(1)
     assert ticket in listed.out
-    assert "junk.json` is no request" in listed.err
+    assert "junk.json` is not a request" in listed.err
     both = machine.bob.gert("approvals", "list", "--drop-box", machine.box, "--db", "x.db").ended(2)
     assert "expected `--drop-box` or a ledger, found both" in both.err
     assert "cannot be read" in machine.bob.gert("approvals", "list", "--drop-box", "/none").ended(2).err

@@ -39,7 +39,8 @@ def story(
 ) -> list[tuple[str, dict[str, Any]]]:
     outcome = {"category": category, "code": code}
     ended = {"status": "completed", "mode": mode, "duration": "4.2s"} | ({"outcome": outcome} if category else {}) | end
-    return [("run_start", {"runbook": runbook, "actor": "alice", "mode": mode}), ("run_complete", ended)]
+    began = {"runbook": runbook, "runbook_hash": "", "actor": "alice", "host": "h", "gert_version": "0", "mode": mode}
+    return [("run_start", began), ("run_complete", ended)]
 
 
 def failing(kind: str, step: str) -> list[tuple[str, dict[str, Any]]]:

@@ -14,10 +14,10 @@ from gert.ecosystem.host.config.keys.trace_keys import verification_keys
 from gert.ecosystem.host.config.ledger_location import require_ledger
 from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.details import artifact_facts, event_facts, status_facts, summary_facts
-from gert.ecosystem.host.runs.entry import Entry, Place
-from gert.ecosystem.host.runs.follow import Following
-from gert.ecosystem.host.runs.ledger_reader import LedgerReader
+from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.ledger_reader import Follower, LedgerReader
 from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.host.runs.verify_ledger import Demands, check_record
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
 from gert.ecosystem.surfaces.cli.options import parse_since
@@ -113,7 +113,7 @@ def artifacts(where: _Where, run_id: str, *, as_json: bool) -> None:
             _say_row((key, _json(value)))
 
 
-def _follow(reading: Following, *, as_json: bool) -> None:
+def _follow(reading: Follower, *, as_json: bool) -> None:
     """Print events as they arrive; with --json, one per line."""
     with interrupt_event() as stop:
         while not stop.is_set():

@@ -31,7 +31,7 @@ from gert.kernel.events import runner
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.foundation.principal import KERNEL
 from gert.kernel.ledger import runner_fold
-from gert.kernel.ledger.agent_fold import Snapshot, fold
+from gert.kernel.ledger.agent_fold import AgentSnapshot, fold
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
 TIME_WIDTH: Final = 11
@@ -62,7 +62,7 @@ class _Timeline:
         self._after = 0
         self._end: says.RunComplete | None = None
         self._unreadable = False
-        self._agent: Snapshot | None = None
+        self._agent: AgentSnapshot | None = None
         self._execution: RunnerSnapshot | None = None
 
     def say_event(self, event: Envelope) -> None:
@@ -76,7 +76,7 @@ class _Timeline:
         elif event.type == says.RunComplete.type:
             self._unreadable = True
         if is_agent(payload):
-            self._agent = fold(self._agent or Snapshot(), payload, event.seq)
+            self._agent = fold(self._agent or AgentSnapshot(), payload, event.seq)
         if isinstance(payload, runner.EVENTS):
             self._execution = runner_fold.fold(self._execution or RunnerSnapshot(), payload)
         place = self._places.of(event, payload)
@@ -131,7 +131,7 @@ class _Timeline:
         return f"{(moment - self._began) / timedelta(seconds=1):+.3f}s"
 
 
-def _say_agent_end(snapshot: Snapshot) -> None:
+def _say_agent_end(snapshot: AgentSnapshot) -> None:
     """Print the status of an agent run after the events shown; more may follow."""
     status = snapshot.status
     print_pair("status", status, {"completed": GOOD, "failed": BAD, "paused": DOUBTFUL}.get(status))

@@ -6,10 +6,9 @@ from functools import partial
 
 import click
 
-from gert.ecosystem.host.approvals.list_tickets import Listed, list_tickets, show_ticket
+from gert.ecosystem.host.approvals.list_tickets import Listed, list_tickets, show_ticket, tickets_place
 from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import resume_command, ticket_document
-from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
 from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.options import ledger_options, named_run
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
@@ -51,7 +50,7 @@ def list_(
 
     RUN is the id of a run, a unique prefix of it, or `last` (default: all runs).
     """
-    place = TicketPlace(state_dir=state_dir, db=db, dsn=dsn, drop_box=drop_box)
+    place = tickets_place(state_dir, db, dsn, drop_box, os.environ, run_id)
     found = asyncio.run(list_tickets(place, os.environ, run_id, with_closed=everything))
     if as_json:
         print_json([ticket_document(view, found.now, _resume(found, view)) for view in found.views])
@@ -79,7 +78,7 @@ def show(
 
     TICKET is the id of a ticket; a unique prefix is enough.
     """
-    place = TicketPlace(state_dir=state_dir, db=db, dsn=dsn, drop_box=drop_box)
+    place = tickets_place(state_dir, db, dsn, drop_box, os.environ)
     found = asyncio.run(show_ticket(place, os.environ, ticket))
     [view] = found.views
     if as_json:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_line
 from gert.kernel.foundation.text import printable
 
@@ -40,7 +39,7 @@ def command(
         warning = click.style("warning:", fg="yellow")
         click.echo(f"{warning} others can reach {chosen} over plain http, and so can read links on their way", err=True)
     show = _Lines(as_json=as_json)
-    options = ServeOptions(listen=chosen, place=TicketPlace(state_dir=state_dir, db=db, dsn=dsn), config=config)
+    options = ServeOptions(listen=chosen, state_dir=state_dir, db=db, dsn=dsn, config=config)
     asyncio.run(serve_tickets(options, os.environ, show.started, show.opened, lambda problem: print_error(*problem)))
     return 0
 

@@ -8,7 +8,7 @@ import click
 
 from gert.ecosystem.host.approvals.respond import Verdict, respond
 from gert.ecosystem.host.approvals.ticket_document import answered_document
-from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
+from gert.ecosystem.host.runs.place import Place, place_for
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 from gert.ecosystem.surfaces.cli.render.ticket_text import outcome, say_lines, say_request
 
@@ -30,7 +30,8 @@ def _command(name: str, about: str, *, approved: bool, example: str) -> click.Co
     """The two commands have the same options, and respond in the same way."""
 
     def answer(state_dir: str | None, db: str | None, dsn: str | None, as_json: bool, ticket: str, **said: Any) -> int:
-        place = TicketPlace(state_dir=state_dir, db=db, dsn=dsn)
+        # A drop box needs no ledger, and its approver may have none.
+        place = place_for(state_dir, db, os.environ, dsn) if said["drop_box"] is None else Place("")
         return _respond(Verdict(ticket=ticket, approved=approved, **said), place, as_json=as_json)
 
     for option in _OPTIONS:
@@ -60,10 +61,10 @@ reject = _command(
 )
 
 
-def _respond(verdict: Verdict, place: TicketPlace, *, as_json: bool) -> int:
+def _respond(verdict: Verdict, place: Place, *, as_json: bool) -> int:
     """Respond, and show the result."""
     given = asyncio.run(respond(verdict, place, os.environ, (lambda _: None) if as_json else say_request))
-    words = None if verdict.drop_box is not None else place.words(os.environ)
+    words = None if verdict.drop_box is not None else place.words
     if as_json:
         print_json(answered_document(given, verdict.approved, words))
     else:

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.host.runs.outcome_scan import Scan
-from gert.ecosystem.host.runs.outcomes import Places, places_for
+from gert.ecosystem.host.runs.outcome_scan import Scan, Sources, sources_for
 from gert.ecosystem.surfaces.cli.live.progress import progress
 from gert.ecosystem.surfaces.cli.render.outcome_rows import write_rows
 from gert.ecosystem.surfaces.cli.render.outcome_text import print_runbooks
@@ -72,7 +71,7 @@ def command(
     )
     if selection.since is not None and selection.until is not None and selection.since >= selection.until:
         raise UsageError("`--since` must be before `--until`")
-    places = places_for(paths, db, state_dir, os.getcwd(), os.environ, dsn)
+    places = sources_for(paths, db, state_dir, os.getcwd(), os.environ, dsn)
     report = OutcomeReport()
     # Rows that appear on the same terminal are progress enough.
     with progress(wanted=not (as_csv and sys.stdout is not None and sys.stdout.isatty())) as reading:
@@ -130,7 +129,7 @@ def _duration(text: str | None) -> str | None:
     return text
 
 
-def _say_nothing(scan: Scan, places: Places, runbook: str | None) -> None:
+def _say_nothing(scan: Scan, places: Sources, runbook: str | None) -> None:
     passed = scan.passed_over
     if not passed:
         print_line(f"No runs found in {', '.join(map(printable, places.names))}.")
@@ -162,7 +161,7 @@ def _note(scan: Scan) -> None:
         click.echo(f"{label} {lines}: run `gert trace verify FILE` for details", err=True)
 
 
-def _document(report: OutcomeReport, scan: Scan, places: Places, selection: Selection) -> dict[str, Any]:
+def _document(report: OutcomeReport, scan: Scan, places: Sources, selection: Selection) -> dict[str, Any]:
     return {
         "runs": report.runs,
         "since": None if selection.since is None else format_timestamp(selection.since),

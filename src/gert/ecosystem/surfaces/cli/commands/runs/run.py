@@ -11,7 +11,7 @@ from gert.ecosystem.host.redrive.abandon import AbandonOptions, abandon
 from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.agent_timeline import timeline_of
 from gert.ecosystem.host.runs.entry import OPEN, STATUSES, Entry
-from gert.ecosystem.host.runs.follow import Following
+from gert.ecosystem.host.runs.ledger_reader import Follower
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor
@@ -139,7 +139,7 @@ def tail(
 ) -> int:
     """Show the events of a run; with --follow until it ends or waits, or Ctrl-C.
 
-    An agent run that is paused goes on being followed: whoever resumes it may be elsewhere.
+    A paused agent run is still followed: another process may resume it.
     """
     with open_runs(state_dir, db, dsn) as runs:
         entry = runs.entry(runs.find(run_id))
@@ -204,7 +204,7 @@ for _name in ("verify-ledger", "verify"):
     command.add_command(verify, _name)
 
 
-def _followed(runs: Runs, entry: Entry, reading: Following) -> Iterator[Envelope]:
+def _followed(runs: Runs, entry: Entry, reading: Follower) -> Iterator[Envelope]:
     """The events of a run, until it ends, no process drives it, or Ctrl-C."""
     with interrupt_event() as stop:
         while True:
@@ -221,7 +221,7 @@ def _continues(runs: Runs, entry: Entry) -> bool:
     return runs.entry(entry.run_id).status in OPEN if entry.kind == "agent" else runs.is_running(entry)
 
 
-def _readable(reading: Following) -> Iterator[Envelope]:
+def _readable(reading: Follower) -> Iterator[Envelope]:
     unreadable = 0
     for line in reading.lines():
         try:

@@ -7,8 +7,7 @@ import pytest
 from tests.kernel.events.traces import trace
 from tests.stored_runs import remove_run, store_run
 
-from gert.ecosystem.host.runs.follow import Following
-from gert.ecosystem.host.runs.ledger_reader import LedgerReader
+from gert.ecosystem.host.runs.ledger_reader import Follower, LedgerReader
 from gert.kernel.events.envelope import decode
 
 LINES = trace()
@@ -24,13 +23,13 @@ def ledger(tmp_path: Path) -> Path:
 
 def test_lines_come_once(ledger: Path) -> None:
     with LedgerReader(str(ledger)) as reader:
-        run = Following(RUN, reader)
+        run = Follower(RUN, reader)
         assert (list(run.lines()), run.seen, list(run.lines())) == (LINES[:3], 3, [])
 
 
 def test_lines_that_are_appended_later_come_later(ledger: Path) -> None:
     with LedgerReader(str(ledger)) as reader:
-        run = Following(RUN, reader)
+        run = Follower(RUN, reader)
         assert list(run.lines()) == LINES[:3]
         remove_run(ledger, RUN)
         store_run(ledger, LINES)
@@ -40,7 +39,7 @@ def test_lines_that_are_appended_later_come_later(ledger: Path) -> None:
 
 def test_lines_before_a_number_are_passed_over(ledger: Path) -> None:
     with LedgerReader(str(ledger)) as reader:
-        run = Following(RUN, reader, since=2)
+        run = Follower(RUN, reader, since=2)
         assert (list(run.lines()), run.seen) == (LINES[2:3], 3)
 
 
@@ -48,4 +47,4 @@ def test_waiting_ends_when_it_is_told_to(ledger: Path) -> None:
     stop = Event()
     stop.set()
     with LedgerReader(str(ledger)) as reader:
-        Following(RUN, reader, since=3).wait(3600, stop)
+        Follower(RUN, reader, since=3).wait(3600, stop)
