@@ -505,6 +505,7 @@ class SqlLedger(ABC):
         await self._close()
         if self.export is not None:
             await self.export.flush()
+            self.export.close()
         if self.witness is not None:
             await self.witness.flush()
 

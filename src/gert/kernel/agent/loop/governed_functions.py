@@ -91,7 +91,7 @@ def _function(calls: _Calls, tool: ToolDefinition) -> Function:
 
     parameters = [
         _parameter(tool.name, name, _inlined(each, schema.get("$defs", {}), _DEEPEST), is_required=name in required)
-        for name, each in schema.get("properties", {}).items()
+        for name, each in sorted(schema.get("properties", {}).items(), key=lambda item: item[0] not in required)
     ]
     function.__name__ = function.__qualname__ = tool.name
     function.__doc__ = tool.description
