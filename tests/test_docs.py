@@ -78,6 +78,7 @@ PARTS = (
         {
             "traces",
             "ledger",
+            "telemetry",
             "policies",
             "groups",
             "on_outcome",
