@@ -137,7 +137,9 @@ class Exporter:
             self._condition.notify()
 
     def _reads(self) -> list["asyncio.Task[None]"]:
-        return [each.task for each in self._runs.values() if each.task is not None]
+        loop = asyncio.get_running_loop()
+        tasks = (each.task for each in self._runs.values())
+        return [task for task in tasks if task is not None and task.get_loop() is loop]
 
     def _remember(self, run_id: str, reading: _Reading) -> _Reading:
         self._runs[run_id] = reading
