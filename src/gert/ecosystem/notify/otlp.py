@@ -115,7 +115,8 @@ def otlp_json(spans: Sequence[Span]) -> bytes:
     from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-    message = MessageToDict(encode_spans(readable(spans, _resource(os.environ, instance=False))))
+    request = encode_spans(readable(spans, _resource(os.environ, instance=False)))
+    message: dict[str, Any] = MessageToDict(request, use_integers_for_enums=True)
     for span in _spans_in(message):
         for link in (span, *span.get("links", ())):
             # Protobuf's JSON has bytes in base64; OTLP wants ids in hexadecimal.

@@ -248,6 +248,7 @@ def test_a_recorded_run_is_exported_with_the_same_ids(project: Project) -> None:
     (scope,) = json.loads(printed)["resourceSpans"][0]["scopeSpans"]
     assert {span["spanId"] for span in scope["spans"]} == wanted.keys()
     assert {span["traceId"] for span in scope["spans"]} == {trace_id_of(project.run().id)}
+    assert {type(span["kind"]) for span in scope["spans"]} == {int}, "OTLP/JSON has enums as numbers"
     content = project.gert("run", "export", "last", "--format", "otlp", "--capture-content").ended(0).out
     assert "gen_ai.tool.call.arguments" in content
     assert "gen_ai.tool.call.arguments" not in printed
