@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gert.ecosystem.host.config.keys.plan_keys import plan_signing_key
 from gert.ecosystem.host.config.ledger_location import open_ledger
-from gert.ecosystem.host.config.plan_keys import plan_signing_key
 from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.runner.dispatch import Dispatched, dispatch
 from gert.ecosystem.host.runner.plan_files import store_plan, write_authorization
