@@ -79,6 +79,7 @@ PARTS = (
         {
             "traces",
             "ledger",
+            "telemetry",
             "policies",
             "groups",
             "on_outcome",

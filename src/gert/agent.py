@@ -231,7 +231,7 @@ _PLACES = {
         "AcceptanceSpec",
         "ToolGate",
     ),
-    "gert.kernel.agent.loop.governed_functions": ("Function", "governed_functions"),
+    "gert.kernel.agent.loop.governed_functions": ("GovernedFunction", "governed_functions"),
     "gert.kernel.agent.loop.memory": (
         "InMemoryMemoryStore",
         "MemoryStore",

@@ -79,7 +79,7 @@ from gert.kernel.agent.loop.experience import ReflectionResult as ReflectionResu
 from gert.kernel.agent.loop.experience import RuleType as RuleType
 from gert.kernel.agent.loop.gates import AcceptanceSpec as AcceptanceSpec
 from gert.kernel.agent.loop.gates import ToolGate as ToolGate
-from gert.kernel.agent.loop.governed_functions import Function as Function
+from gert.kernel.agent.loop.governed_functions import GovernedFunction as GovernedFunction
 from gert.kernel.agent.loop.governed_functions import governed_functions as governed_functions
 from gert.kernel.agent.loop.memory import InMemoryMemoryStore as InMemoryMemoryStore
 from gert.kernel.agent.loop.memory import MemoryStore as MemoryStore

@@ -502,6 +502,7 @@ class SqlLedger(ABC):
         await self._close()
         if self.export is not None:
             await self.export.flush()
+            self.export.close()
         if self.witness is not None:
             await self.witness.flush()
 

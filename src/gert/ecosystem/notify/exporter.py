@@ -88,7 +88,7 @@ class Exporter:
         self._lines = self._bytes = 0
         self._thread: threading.Thread | None = None
         self._sink: SpanSink | None = None
-        self._has_given_up = self._is_behind = False
+        self._has_given_up = self._is_behind = self._is_closed = False
 
     # --- in the event loop
 
@@ -130,8 +130,16 @@ class Exporter:
         except TimeoutError:
             self._give_up()
 
+    def close(self) -> None:
+        """End the thread, once it has done what was handed over."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify()
+
     def _reads(self) -> list["asyncio.Task[None]"]:
-        return [each.task for each in self._runs.values() if each.task is not None]
+        loop = asyncio.get_running_loop()
+        tasks = (each.task for each in self._runs.values())
+        return [task for task in tasks if task is not None and task.get_loop() is loop]
 
     def _remember(self, run_id: str, reading: _Reading) -> _Reading:
         self._runs[run_id] = reading
@@ -190,8 +198,10 @@ class Exporter:
         with self._condition:
             is_full = self._lines + len(item.lines) > MAX_LINES or self._bytes + size > MAX_BYTES
             # One append may be larger than the queue; it is taken when nothing else waits.
-            if self._has_given_up or (is_full and self._queue):
-                return self._has_given_up
+            if self._has_given_up or self._is_closed:
+                return True  # nothing waits for it any more
+            if is_full and self._queue:
+                return False
             self._begin()
             self._is_behind = True
             self._queue.append(item)
@@ -217,7 +227,7 @@ class Exporter:
         folds: OrderedDict[str, RunSpans] = OrderedDict()
         pending: list[Span] = []
         since = 0.0
-        while True:
+        while not self._is_over:
             item = self._take(None if not pending else max(since + _DELAY - time.monotonic(), 0.0))
             if isinstance(item, _Lines):
                 since = since if pending else time.monotonic()
@@ -228,10 +238,19 @@ class Exporter:
                 pending = []
             if callable(item):
                 item()
+        if pending:
+            self._send(pending, last=True)
+        if self._sink is not None:
+            self._sink.stop()
+
+    @property
+    def _is_over(self) -> bool:
+        with self._condition:
+            return self._is_closed and (self._has_given_up or not self._queue)
 
     def _take(self, seconds: float | None) -> "_Lines | Callable[[], None] | None":
         with self._condition:
-            if not self._queue:
+            if not self._queue and not self._is_closed:
                 self._condition.wait(seconds)
             if not self._queue:
                 return None

@@ -52,8 +52,10 @@ class OtlpSink:
         logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
         self._protocol = "" if span_exporter is not None else _protocol(environ)
         self.resource = _resource(environ)
+        self._owned: tuple[SpanExporter | MetricExporter | None, ...] = ()
         if self._protocol in _PROTOCOLS and span_exporter is None:
             span_exporter, metric_exporter = _otlp(environ, with_metrics=with_metrics)
+            self._owned = (span_exporter, metric_exporter)
         self._spans, self._metrics = span_exporter, metric_exporter
         self._reader = self._meters = None
         self._instruments: dict[str, Any] = {}
@@ -81,8 +83,9 @@ class OtlpSink:
         return "the collector did not take it" if failed else None
 
     def stop(self) -> None:
-        """Give up what is under way."""
-        for each in (self._spans, self._metrics):
+        """Give up what is under way; exporters of the calling program stay open."""
+        owned, self._owned = self._owned, ()
+        for each in owned:
             if each is not None:
                 each.shutdown()
 
@@ -112,7 +115,8 @@ def otlp_json(spans: Sequence[Span]) -> bytes:
     from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-    message = MessageToDict(encode_spans(readable(spans, _resource(os.environ, instance=False))))
+    request = encode_spans(readable(spans, _resource(os.environ, instance=False)))
+    message: dict[str, Any] = MessageToDict(request, use_integers_for_enums=True)
     for span in _spans_in(message):
         for link in (span, *span.get("links", ())):
             # Protobuf's JSON has bytes in base64; OTLP wants ids in hexadecimal.

@@ -24,3 +24,6 @@ class RunExport(Protocol):
 
     async def flush(self) -> None:
         """Export what was recorded so far, within a limited time."""
+
+    def close(self) -> None:
+        """Nothing more will be recorded; what is still under way may be given up."""

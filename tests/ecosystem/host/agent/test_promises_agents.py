@@ -30,7 +30,7 @@ TASK: dict[str, Any] = {"run_id": "r", "tenant": TENANT, "model": "m", "prompt":
 
 
 @in_loop
-async def test_12_sub_agents_share_the_budget_and_a_paid_answer_is_kept(place: Place) -> None:
+async def test_12_sub_agents_share_the_budget_and_a_paid_answer_is_kept(shared: Place) -> None:
     model = ScriptedModel(
         [
             says(None, tool_calls=[calls("helper", {"prompt": "go"})], cost_usd=0.5),
@@ -38,7 +38,7 @@ async def test_12_sub_agents_share_the_budget_and_a_paid_answer_is_kept(place: P
             says({"text": "done"}),
         ]
     )
-    async with place.kernel(model, middleware=[QuotaMiddleware()]) as kernel:
+    async with shared.kernel(model, middleware=[QuotaMiddleware()]) as kernel:
         SubAgentFactory(kernel=kernel, context_builder=PLAIN).create(
             name="helper", output_schema=Report, model="m", system_prompt="You help."
         )
@@ -52,14 +52,14 @@ async def test_12_sub_agents_share_the_budget_and_a_paid_answer_is_kept(place: P
 
 
 @in_loop
-async def test_13_errors_rejected_drafts_and_reasons_reach_the_model(place: Place) -> None:
+async def test_13_errors_rejected_drafts_and_reasons_reach_the_model(shared: Place) -> None:
     script: list[Any] = [
         [calls("look", {"wrong": 1}), calls("invented", {}), calls("breaks", {})],
         says({"text": "short"}),
         says({"text": "long enough"}),
     ]
     model = ScriptedModel(script)
-    async with place.kernel(model) as kernel:
+    async with shared.kernel(model) as kernel:
 
         @kernel.tool()
         async def look(pod: str) -> str:
@@ -85,12 +85,12 @@ async def test_13_errors_rejected_drafts_and_reasons_reach_the_model(place: Plac
 
 
 @in_loop
-async def test_14_a_run_that_used_its_own_memory_resumes(place: Place) -> None:
+async def test_14_a_run_that_used_its_own_memory_resumes(shared: Place) -> None:
     memory = InMemoryMemoryStore()
     await memory.append("r", "web-1 is flaky")
     script: list[Any] = [calls("memory_append", {"text": "ask Ann"}), fails(ModelTransientError("busy"))]
     model = ScriptedModel([*script, says({"text": "done"})])
-    async with place.kernel(model) as kernel:
+    async with shared.kernel(model) as kernel:
         agent = AutonomousAgent(kernel, memory_store=memory)
         with pytest.raises(ModelTransientError):
             await agent.run(**TASK)

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
-from tests.ecosystem.host.agent.places import TENANT, Charge, Place, ask, in_loop
+from tests.ecosystem.host.agent.places import TENANT, Charge, Place, ask, in_loop, soon
 
 from gert.agent import ArtanaKernel, ToolPermanentError, otel_export
 from gert.ecosystem.ledger.verify_run import verify_run
@@ -163,6 +163,7 @@ async def test_a_sick_exporter_changes_nothing_and_is_reported_once(
     assert problem in said
     assert "secret detail" not in caplog.text
     assert sick.calls >= 1
+    sick.free.set()
 
 
 async def worked_once(kernel: ArtanaKernel, run_id: str) -> None:
@@ -219,3 +220,15 @@ async def test_telemetry_is_off_unless_a_switch_says_otherwise(shared: Place, mo
     monkeypatch.setenv("GERT_OTEL", "maybe")
     with pytest.raises(ValueError, match="GERT_OTEL"):
         shared.anew().store()
+
+
+@in_loop
+async def test_no_thread_is_left_when_the_store_is_closed(shared: Place) -> None:
+    memory, before = InMemorySpanExporter(), set(threading.enumerate())
+    for number in range(3):
+        async with shared.kernel(store={"export": otel_export(span_exporter=memory)}) as kernel:
+            await worked_once(kernel, f"r{number}")
+    await soon(
+        lambda: not [each for each in threading.enumerate() if each.name == "gert-telemetry" and each not in before]
+    )
+    assert len(memory.get_finished_spans()) == 6, "the exporter of the program stays open"

@@ -1,5 +1,6 @@
 """A tool file as tools of an agent: the verdicts, approvals, redaction and transports of runbooks."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -175,3 +176,28 @@ async def test_a_call_that_fails_says_why(folder: Path) -> None:
 async def test_a_pack_that_could_not_be_governed_is_refused(folder: Path, options: dict[str, Any], why: str) -> None:
     with pytest.raises(GertError, match=why):
         kernel_of(folder, **options)
+
+
+LIMITED = """
+apiVersion: policy/v0
+meta: { name: hourly }
+governance:
+  rules:
+    - { writes: [pod], action: allow, limits: { max_per_hour: 1 } }
+    - { default: allow }
+"""
+
+
+@in_loop
+async def test_of_five_calls_at_once_a_limit_of_one_admits_one_and_a_replay_asks_no_one(folder: Path) -> None:
+    (folder / "hourly.policy.yaml").write_text(LIMITED)
+    async with kernel_of(folder, policies=["hourly.policy.yaml"]) as kernel:
+        await kernel.start_run(tenant=TENANT, run_id="r")
+        calls = [step(kernel, "pods_restart", f"s{n}", pod="web-1") for n in range(5)]
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(each, PolicyViolationError) for each in ended) == 4, ended
+        made = next(n for n, each in enumerate(ended) if isinstance(each, dict))
+        events = len(await kernel.ledger.lines("r"))
+        assert await step(kernel, "pods_restart", f"s{made}", pod="web-1") == ended[made]
+        assert len(await kernel.ledger.lines("r")) == events
+    assert (folder / "restarted").read_text().splitlines() == ["web-1"]

@@ -1,4 +1,4 @@
-"""Points 9 to 12 and 14 of "what must hold", on every ledger that processes share; 13 is about the loop of an agent."""
+"""Points 9 to 12 and 14 of "what must hold", on every ledger that processes share; 13 is in `test_promises_agents`."""
 
 import asyncio
 import json

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gert.errors import InputError
 from gert.kernel.ledger.export import RunExport
-from gert.kernel.runbook.documents.project import TelemetryBlock
 
 if TYPE_CHECKING:
+    # An agent needs nothing of runbooks.
     from gert.ecosystem.notify.exporter import Exporter, SpanSink
+    from gert.kernel.runbook.documents.project import TelemetryBlock
 
 SWITCH: Final = "GERT_OTEL"
 CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -17,7 +18,7 @@ _YES: Final = ("1", "true", "on", "yes")
 _NO: Final = ("", "0", "false", "off", "no")
 
 
-def is_exported(block: TelemetryBlock | None, environ: Mapping[str, str]) -> bool:
+def is_exported(block: "TelemetryBlock | None", environ: Mapping[str, str]) -> bool:
     """Return whether runs are exported: `OTEL_SDK_DISABLED` prevents it, `GERT_OTEL` decides, then the settings do."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
@@ -26,13 +27,13 @@ def is_exported(block: TelemetryBlock | None, environ: Mapping[str, str]) -> boo
     return block is not None and block.export
 
 
-def captures_content(block: TelemetryBlock | None, environ: Mapping[str, str]) -> bool:
+def captures_content(block: "TelemetryBlock | None", environ: Mapping[str, str]) -> bool:
     """Return whether prompts, answers, arguments and results are exported, too."""
     return _flag(environ, CONTENT) if environ.get(CONTENT, "").strip() else block is not None and block.capture_content
 
 
 def export_for(
-    block: TelemetryBlock | None,
+    block: "TelemetryBlock | None",
     environ: Mapping[str, str],
     on_problem: Callable[[str], object] = lambda _: None,
 ) -> RunExport | None:
@@ -59,7 +60,7 @@ def exporter(
     return Exporter(make, captures=captures, on_problem=on_problem)
 
 
-def secret_headers(block: TelemetryBlock | None, environ: Mapping[str, str]) -> Iterator[str]:
+def secret_headers(block: "TelemetryBlock | None", environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the variables with credentials of the collector, which tools do not get."""
     if is_exported(block, environ):
         yield from (name for name in _HEADERS if environ.get(name))

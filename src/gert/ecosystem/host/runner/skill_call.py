@@ -104,6 +104,7 @@ async def export_execution(project: RunnerProject, plan_id: str) -> str | None:
     async with open_ledger(project.database, {}, read_only=True) as ledger:
         export.recorded(ledger, plan_id)
         await export.flush()
+    export.close()
     return export.problem
 
 

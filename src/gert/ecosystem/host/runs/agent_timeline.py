@@ -171,7 +171,10 @@ class _Builder:
         facts = _facts(said.summary_json)
         if said.summary_type == "policy_decision":
             rule, why = facts.get("rule_id", ""), facts.get("reason", "")
-            item = self.put(seq, at, "decision", str(facts.get("tool_name", "")), str(facts.get("outcome", "")))
+            # A denial without a code is a call that waits for an approval.
+            waits = facts.get("outcome") == "deny" and not facts.get("code")
+            status = "waits" if waits else str(facts.get("outcome", ""))
+            item = self.put(seq, at, "decision", str(facts.get("tool_name", "")), status)
             item.step_key, item.detail = said.step_key, _short(f"{rule}: {why}" if why else rule)
         elif said.summary_type == "agent_acceptance_gate" and said.step_key in self._gates:
             self._gates[said.step_key].status = "passed" if facts.get("passed") is True else "not passed"

@@ -20,7 +20,7 @@ from gert.kernel.agent.ports.model import ToolCall, ToolDefinition
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 
-Function = Callable[..., Awaitable[str]]
+GovernedFunction = Callable[..., Awaitable[str]]
 
 _DIGITS: Final = 16
 _DEEPEST: Final = 6
@@ -36,7 +36,7 @@ _TYPES: Final[Mapping[str, Any]] = {
 
 def governed_functions(
     run: BoundRun, *, tools: Sequence[str] | None = None, wait_seconds: float = 0.0
-) -> list[Function]:
+) -> list[GovernedFunction]:
     """Return tools as async functions that take keyword arguments and return the result as JSON.
 
     A call that policy, an approver or the tool refuses returns `{"error": …}`, which the model reads. A call whose
@@ -81,7 +81,7 @@ class _Calls:
                     raise
 
 
-def _function(calls: _Calls, tool: ToolDefinition) -> Function:
+def _function(calls: _Calls, tool: ToolDefinition) -> GovernedFunction:
     schema: dict[str, Any] = msgspec.json.decode(tool.arguments_schema_json)
     required = frozenset(schema.get("required", ()))
 
@@ -91,7 +91,7 @@ def _function(calls: _Calls, tool: ToolDefinition) -> Function:
 
     parameters = [
         _parameter(tool.name, name, _inlined(each, schema.get("$defs", {}), _DEEPEST), is_required=name in required)
-        for name, each in schema.get("properties", {}).items()
+        for name, each in sorted(schema.get("properties", {}).items(), key=lambda item: item[0] not in required)
     ]
     function.__name__ = function.__qualname__ = tool.name
     function.__doc__ = tool.description

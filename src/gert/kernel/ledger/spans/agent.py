@@ -198,7 +198,10 @@ def _tool_completed(spans: OpenSpans, event: Envelope, said: says.ToolCompleted)
 
 
 def _decision(spans: OpenSpans, event: Envelope, said: says.RunSummary) -> None:
-    """Mark a decision of policy; a call that is denied never begins, and is a span that ends at once."""
+    """Mark a decision of policy; a call that is denied never begins, and is a span that ends at once.
+
+    A denial without a code is a call that waits for an approval, which has a span of its own.
+    """
     facts = _facts(said.summary_json)
     tool, outcome = str(facts.get("tool_name", "")), str(facts.get("outcome", ""))
     rule = str(facts.get("rule_id", ""))
@@ -206,7 +209,8 @@ def _decision(spans: OpenSpans, event: Envelope, said: says.RunSummary) -> None:
         RUN, "policy.decision", event, gen_ai__tool__name=tool, gert__decision=outcome, gert__rule=rule,
         gert__step__key=said.step_key,
     )  # fmt: skip
-    if outcome != "deny":
+    code = facts.get("code")
+    if outcome != "deny" or not code:
         return
     spans.begin(
         ("denied", event.seq),
@@ -219,9 +223,7 @@ def _decision(spans: OpenSpans, event: Envelope, said: says.RunSummary) -> None:
         gert__rule=rule,
         **_step(said.step_key),
     )
-    spans.end(
-        ("denied", event.seq), event, error=str(facts.get("code") or "denied"), message=str(facts.get("reason", ""))
-    )
+    spans.end(("denied", event.seq), event, error=str(code), message=str(facts.get("reason", "")))
 
 
 def _marks(spans: OpenSpans, event: Envelope, said: Payload) -> None:

@@ -139,6 +139,38 @@ def test_the_execution_of_a_runner_is_linked_to_the_run_that_asked_for_it(tmp_pa
     assert link.span_id.hex() in spans
 
 
+def test_an_execution_without_a_run_is_exported_by_the_process_that_started_it(tmp_path: Path) -> None:
+    with bench(tmp_path / "project") as (made, _), collecting() as collector:
+        file = made.create()
+        made.gert("plan", "approve", file, **KEYS).ended(0)
+        made.gert("runner", "run", file, **KEYS, **collector.on).ended(0)
+        (execution,) = collector.spans.values()
+    assert execution.name.startswith("execute_tool S.vendor.test.ping")
+    assert said(execution)["gert.runner.exit_code"] == 0
+    assert not execution.parent_span_id
+
+
+def test_a_run_that_is_abandoned_ends_its_spans(project: Project) -> None:
+    rich(project)
+    run_id = project.exec("--detach", "--json").ended(0).said["run_id"]
+    with collecting() as collector:
+        project.gert("run", "abandon", run_id, "--reason", "gone", **collector.on).ended(0)
+        spans = collector.spans
+    root = spans[span_id_of(run_id, 1)]
+    assert said(root)["gert.run.status"] == "cancelled"
+    assert {span.name for span in spans.values()} >= {"approval", root.name}, "what ends now, and nothing before"
+    assert "lane left" not in {span.name for span in spans.values()}
+
+
+def test_a_rerun_is_linked_to_the_run_that_it_repeats(project: Project) -> None:
+    project.runbook(note("one", "a"), note("two", "b"))
+    first = project.exec("--json").ended(0).said["run_id"]
+    with collecting() as collector:
+        again = project.gert("rerun", "--run", first, "--from", "two", "--json", **collector.on).ended(0).said["run_id"]
+        root = collector.spans[span_id_of(again, 1)]
+    assert [link.span_id.hex() for link in root.links] == [span_id_of(first, 1)]
+
+
 SICK = {
     "one that never answers": silence,
     "one that answers 500": status(500),
@@ -216,6 +248,7 @@ def test_a_recorded_run_is_exported_with_the_same_ids(project: Project) -> None:
     (scope,) = json.loads(printed)["resourceSpans"][0]["scopeSpans"]
     assert {span["spanId"] for span in scope["spans"]} == wanted.keys()
     assert {span["traceId"] for span in scope["spans"]} == {trace_id_of(project.run().id)}
+    assert {type(span["kind"]) for span in scope["spans"]} == {int}, "OTLP/JSON has enums as numbers"
     content = project.gert("run", "export", "last", "--format", "otlp", "--capture-content").ended(0).out
     assert "gen_ai.tool.call.arguments" in content
     assert "gen_ai.tool.call.arguments" not in printed

@@ -22,6 +22,7 @@ _STATUS: Final[Mapping[str, tuple[str, str]]] = {
     "approved": (style.DONE, style.GOOD),
     "open": (style.BEGUN, style.LIVELY),
     "requested": (style.ASKED, style.DOUBTFUL),
+    "waits": (style.ASKED, style.DOUBTFUL),
     "unknown_outcome": (style.WARNING, style.DOUBTFUL),
     "paused": (style.ASKED, style.DOUBTFUL),
     "blocked": (style.ASKED, style.DOUBTFUL),
