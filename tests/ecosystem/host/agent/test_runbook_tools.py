@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.ecosystem.host.agent.places import TENANT, in_loop
+from tests.ecosystem.surfaces.cli.users import SEED, TRUSTED
 
 from gert.agent import (
     ApprovalRequiredError,
@@ -19,11 +20,13 @@ from gert.agent import (
     GertError,
     MockModelPort,
     PolicyViolationError,
+    PostgresStore,
     SQLiteStore,
     ToolExecutionFailedError,
     runbook_tool,
 )
 from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.surfaces.cli.main import main
 from gert.errors import InputError, IntegrityError
 from gert.kernel.events.envelope import decode, format_timestamp
 from gert.kernel.governance.approval import Response
@@ -328,6 +331,40 @@ async def test_text_in_an_outcome_is_data_and_gives_no_right(folder: Path) -> No
         assert (await run()).text == "done"
         assert model.calls == 3, "no turn is paid twice"
         assert len(await run_ids(kernel)) == 1
+
+
+def test_on_postgres_the_run_is_in_the_ledger_of_the_agent(
+    folder: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others can write to this ledger: only an approval that is signed by a key with an owner counts."""
+    for name, value in TRUSTED.items():
+        monkeypatch.setenv(name, value)
+
+    def kernel() -> ArtanaKernel:
+        pack = runbook_tool(str(folder / "restart.yaml"), policies=["asks.policy.yaml"])
+        return ArtanaKernel(store=PostgresStore(dsn), model_port=MockModelPort(output={}), packs=[pack])
+
+    async def waits() -> tuple[str, str]:
+        async with kernel() as made:
+            for _ in range(2):
+                with pytest.raises(ApprovalRequiredError) as waiting:
+                    await step(made, pod="web-1")
+            assert (await respond(made)).objection is not None
+            [run_id] = await run_ids(made)
+            return run_id, waiting.value.ticket_id or ""
+
+    async def goes_on() -> Any:
+        async with kernel() as made:
+            return await step(made, pod="web-1")
+
+    run_id, ticket = asyncio.run(waits())
+    monkeypatch.setenv("THE_DSN", dsn)
+    monkeypatch.setenv("GERT_APPROVAL_KEY_BOB", SEED)
+    words = ["approve", ticket, "--dsn", "env:THE_DSN", "--as", "bob", "--key", "GERT_APPROVAL_KEY_BOB"]
+    assert main(words) == 0
+    result = asyncio.run(goes_on())
+    assert (result["run_id"], result["status"]) == (run_id, "completed")
+    assert (folder / "restarted").read_text() == "web-1\n"
 
 
 WORKER = """

@@ -112,6 +112,18 @@ def test_a_recorded_step_replays_without_the_agent(project: Project, server: Mod
     assert len(server.asked) == asked
 
 
+def test_on_postgres_the_agent_records_in_the_ledger_of_the_runbook(
+    project: Project, server: ModelServer, dsn: str
+) -> None:
+    project.runbook(agent(server), tools=[])
+    project.exec("--dsn", "env:THE_DSN", THE_DSN=dsn).ended(0)
+    listed = project.gert("run", "list", "--dsn", "env:THE_DSN", "--json", THE_DSN=dsn).ended(0)
+    assert '"agent"' in listed.out
+    assert '"runbook"' in listed.out
+    assert not (project.root / "runs" / "ledger.db").exists()
+    assert len(server.asked) == 3
+
+
 @pytest.mark.parametrize("killed", ["gert", "gert and the runner"])
 @pytest.mark.parametrize("moment", [1, 2, 3], ids=["at the first turn", "at the second turn", "at the last turn"])
 def test_a_killed_runbook_resumes_its_agent_and_pays_nothing_twice(
