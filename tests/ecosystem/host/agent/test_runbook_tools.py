@@ -367,6 +367,31 @@ def test_on_postgres_the_run_is_in_the_ledger_of_the_agent(
     assert (folder / "restarted").read_text() == "web-1\n"
 
 
+@in_loop
+async def test_agents_and_runbooks_do_not_start_each_other_without_end(folder: Path) -> None:
+    async with kernel_of(folder, environ={**os.environ, "GERT_DEPTH": "4"}) as kernel:
+        with pytest.raises(ToolExecutionFailedError, match="started each other more than 4 times"):
+            await step(kernel, pod="web-1")
+        assert await run_ids(kernel) == []
+
+
+@in_loop
+async def test_a_tool_that_is_interrupted_can_be_asked_what_became_of_its_run(folder: Path) -> None:
+    """`reconcile_tool` looks at the run: it starts nothing."""
+    async with kernel_of(folder, policies=["asks.policy.yaml"]) as kernel:
+        with pytest.raises(ApprovalRequiredError):
+            await step(kernel, pod="web-1")
+        asked = {"run_id": "r", "tenant": TENANT, "tool_name": "restart-pod", "step_key": "one"}
+        with pytest.raises(ToolExecutionFailedError, match="unknown"):
+            await kernel.reconcile_tool(**asked, arguments='{"pod": "web-1"}')
+        await respond(kernel)
+        [run_id] = await run_ids(kernel)
+        command = [sys.executable, "-m", "gert", "resume", run_id, "--db", "runs.db"]
+        assert (await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True)).returncode == 0
+        found = json.loads(await kernel.reconcile_tool(**asked, arguments='{"pod": "web-1"}'))
+        assert (found["run_id"], found["status"]) == (run_id, "completed")
+
+
 WORKER = """
 import asyncio, json, sys
 from tests.ecosystem.host.agent.test_runbook_tools import kernel_of, step

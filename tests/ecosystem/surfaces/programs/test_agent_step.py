@@ -275,6 +275,56 @@ def test_an_agent_acts_through_a_runbook_whose_ticket_it_waits_for(project: Proj
     assert '"code":"done"' in results(server.asked[-1])[0]
 
 
+def test_a_run_that_is_killed_while_its_agent_waits_takes_the_answer_later(
+    project: Project, server: ModelServer
+) -> None:
+    project.write("ops.policy.yaml", ASKS)
+    project.runbook(agent(server), tools=[])
+    gert = project.start("--policy", "ops.policy.yaml")
+    ticket = _ticket(project)
+    runner = _child_of(gert.pid)
+    gert.send_signal(signal.SIGKILL)
+    finish(gert)
+    until(lambda: not _runs(runner))
+    project.gert("approve", ticket, "--as", "bob").ended(0)
+    project.gert("resume", only(project).id).ended(0)
+    assert project.noted() == ["web-1", "web-1"]
+    assert len(server.asked) == 3
+
+
+def test_a_runbook_of_an_agent_outlives_a_killed_run_and_is_found_again(project: Project, server: ModelServer) -> None:
+    server.script = lambda messages: {"verdict": "fixed"} if results(messages) else [("restart-pod", {"pod": "web-1"})]
+    (project.root / "hold").touch()
+    step = {"id": "restart", "type": "tool", "tool": "restart", "inputs": {"word": "{{ .pod }}"}}
+    project.runbook(step, name="restart-pod", tools=["restart"], inputs={"pod": {"type": "string", "required": True}})
+    project.runbook(agent(server, tools=[], runbooks=["restart-pod.yaml"]), tools=[])
+    gert = project.start()
+    until(lambda: len(project.runs()) == 2 and all(len(each.events()) > 1 for each in project.runs()))
+    runner = _child_of(gert.pid)
+    gert.send_signal(signal.SIGKILL)
+    finish(gert)
+    until(lambda: not _runs(runner))
+    (project.root / "hold").unlink()
+    project.gert("resume", only(project).id).ended(0)
+    assert project.noted() == ["web-1"]
+    assert len(server.asked) == 2
+    assert len(project.runs()) == 2
+
+
+def test_a_run_that_is_stopped_stops_its_agent(project: Project, server: ModelServer) -> None:
+    server.open.clear()
+    project.runbook(agent(server), tools=[])
+    gert = project.start()
+    until(lambda: len(server.asked) == 1)
+    runner = _child_of(gert.pid)
+    gert.send_signal(signal.SIGTERM)
+    finish(gert)
+    assert not _runs(runner)
+    [end] = of_type(only(project).events(), "run_complete")
+    assert end["data"]["status"] == "cancelled"
+    assert project.noted() == []
+
+
 GATE = {"tool": "look_go", "arguments": {"word": "gate"}, "path": "said", "equals": "fine"}
 
 
