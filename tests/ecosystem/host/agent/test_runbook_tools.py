@@ -381,7 +381,7 @@ async def test_a_tool_that_is_interrupted_can_be_asked_what_became_of_its_run(fo
     async with kernel_of(folder, policies=["asks.policy.yaml"]) as kernel:
         with pytest.raises(ApprovalRequiredError):
             await step(kernel, pod="web-1")
-        asked = {"run_id": "r", "tenant": TENANT, "tool_name": "restart-pod", "step_key": "one"}
+        asked: dict[str, Any] = {"run_id": "r", "tenant": TENANT, "tool_name": "restart-pod", "step_key": "one"}
         with pytest.raises(ToolExecutionFailedError, match="unknown"):
             await kernel.reconcile_tool(**asked, arguments='{"pod": "web-1"}')
         await respond(kernel)
