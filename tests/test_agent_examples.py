@@ -64,6 +64,27 @@ def test_a_tool_agent_waits_for_an_approval_and_continues(run: Run, capsys: pyte
     verified(capsys, "pods.db")
 
 
+def test_an_incident_agent_acts_only_through_governed_runbooks(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting = run("incident_triage")
+    assert "waiting: `restart-service` waits for an approval in run" in waiting
+    assert not (tmp_path / "restarts.log").exists()
+    [ticket] = json.loads(gert(capsys, "approvals", "list", "--db", "incident.db", "--json"))
+    assert ticket["step_id"] == "restart"
+    assert ticket["description"] == "The agent says: it is crash looping: out of memory"
+    gert(capsys, "approve", ticket["ticket_id"], "--db", "incident.db", "--as", "ann")
+    for _ in range(2):
+        assert "web was out of memory and is restarted (resolved: True)" in run("incident_triage")
+    assert (tmp_path / "restarts.log").read_text() == "web\n"
+    assert (tmp_path / "web.state").exists(), "the runbook that deletes was denied"
+    shown = gert(capsys, "run", "show", "incident-42", "--db", "incident.db")
+    assert "deny" in shown
+    listed = json.loads(gert(capsys, "run", "list", "--db", "incident.db", "--json"))
+    assert len(listed["runs"] if isinstance(listed, dict) else listed) == 3, "the agent, and two runs of runbooks"
+    verified(capsys, "incident.db")
+
+
 @pytest.mark.needs("git")
 def test_a_harness_writes_code_until_its_tests_pass(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]

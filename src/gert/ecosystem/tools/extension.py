@@ -41,7 +41,7 @@ class Extensions:
     environment, own, withheld: the environment of gert, the secrets that the runbook declares, and all declared ones
     working: the folder runners run in
     own_environment: gert's own variables, for the runner for agents alone: it is gert itself
-    call: what every call says of the run
+    call: what that runner is told of the run
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class Extensions:
             reason = location_changed(ask.approval, location_of(server.command))
             if reason is not None:
                 return ToolAnswer(failure=Failure("approval_outdated", reason))
-        if is_own_agent(server.command.program) and masked(ask.inputs) != ask.inputs:
+        is_agent = is_own_agent(server.command.program)
+        if is_agent and masked(ask.inputs) != ask.inputs:
             # A model would see it, and the ledger would hold it.
             message = "an agent may not be given a secret input; name its variable under `secrets` of a tool or runbook"
             return ToolAnswer(failure=Failure("invalid_input", message))
@@ -82,12 +83,10 @@ class Extensions:
             inputs = reveal_all(ask.inputs, self._calls.secrets)
         except InputError as problem:
             return ToolAnswer(failure=Failure("invalid_input", problem.message))
-        params = {
-            "inputs": inputs,
-            "vars": masked(ask.view),
-            "contract": ask.contract.full(),
-            "call": {**self._call, "id": ask.key, "path": ask.path, "step_id": ask.step_id},
-        }
+        params = {"inputs": inputs, "vars": masked(ask.view), "contract": ask.contract.full()}
+        if is_agent:
+            # Other runners get what the protocol says; some take nothing else.
+            params["call"] = {**self._call, "id": ask.key, "path": ask.path}
         return await self._calls.call(server, "execute", params, ask, lambda answered: _answer(server, answered))
 
     def locate(self, extension: str) -> ProgramLocation | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.ecosystem.host.agent.places import TENANT, in_loop
+from tests.ecosystem.surfaces.cli.users import SEED, TRUSTED
 
 from gert.agent import (
     ApprovalRequiredError,
@@ -19,11 +20,13 @@ from gert.agent import (
     GertError,
     MockModelPort,
     PolicyViolationError,
+    PostgresStore,
     SQLiteStore,
     ToolExecutionFailedError,
     runbook_tool,
 )
 from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.surfaces.cli.main import main
 from gert.errors import InputError, IntegrityError
 from gert.kernel.events.envelope import decode, format_timestamp
 from gert.kernel.governance.approval import Response
@@ -328,6 +331,65 @@ async def test_text_in_an_outcome_is_data_and_gives_no_right(folder: Path) -> No
         assert (await run()).text == "done"
         assert model.calls == 3, "no turn is paid twice"
         assert len(await run_ids(kernel)) == 1
+
+
+def test_on_postgres_the_run_is_in_the_ledger_of_the_agent(
+    folder: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others can write to this ledger: only an approval that is signed by a key with an owner counts."""
+    for name, value in TRUSTED.items():
+        monkeypatch.setenv(name, value)
+
+    def kernel() -> ArtanaKernel:
+        pack = runbook_tool(str(folder / "restart.yaml"), policies=["asks.policy.yaml"])
+        return ArtanaKernel(store=PostgresStore(dsn), model_port=MockModelPort(output={}), packs=[pack])
+
+    async def waits() -> tuple[str, str]:
+        async with kernel() as made:
+            for _ in range(2):
+                with pytest.raises(ApprovalRequiredError) as waiting:
+                    await step(made, pod="web-1")
+            assert (await respond(made)).objection is not None
+            [run_id] = await run_ids(made)
+            return run_id, waiting.value.ticket_id or ""
+
+    async def goes_on() -> Any:
+        async with kernel() as made:
+            return await step(made, pod="web-1")
+
+    run_id, ticket = asyncio.run(waits())
+    monkeypatch.setenv("THE_DSN", dsn)
+    monkeypatch.setenv("GERT_APPROVAL_KEY_BOB", SEED)
+    words = ["approve", ticket, "--dsn", "env:THE_DSN", "--as", "bob", "--key", "GERT_APPROVAL_KEY_BOB"]
+    assert main(words) == 0
+    result = asyncio.run(goes_on())
+    assert (result["run_id"], result["status"]) == (run_id, "completed")
+    assert (folder / "restarted").read_text() == "web-1\n"
+
+
+@in_loop
+async def test_agents_and_runbooks_do_not_start_each_other_without_end(folder: Path) -> None:
+    async with kernel_of(folder, environ={**os.environ, "GERT_DEPTH": "4"}) as kernel:
+        with pytest.raises(ToolExecutionFailedError, match="started each other more than 4 times"):
+            await step(kernel, pod="web-1")
+        assert await run_ids(kernel) == []
+
+
+@in_loop
+async def test_a_tool_that_is_interrupted_can_be_asked_what_became_of_its_run(folder: Path) -> None:
+    """`reconcile_tool` looks at the run: it starts nothing."""
+    async with kernel_of(folder, policies=["asks.policy.yaml"]) as kernel:
+        with pytest.raises(ApprovalRequiredError):
+            await step(kernel, pod="web-1")
+        asked: dict[str, Any] = {"run_id": "r", "tenant": TENANT, "tool_name": "restart-pod", "step_key": "one"}
+        with pytest.raises(ToolExecutionFailedError, match="unknown"):
+            await kernel.reconcile_tool(**asked, arguments='{"pod": "web-1"}')
+        await respond(kernel)
+        [run_id] = await run_ids(kernel)
+        command = [sys.executable, "-m", "gert", "resume", run_id, "--db", "runs.db"]
+        assert (await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True)).returncode == 0
+        found = json.loads(await kernel.reconcile_tool(**asked, arguments='{"pod": "web-1"}'))
+        assert (found["run_id"], found["status"]) == (run_id, "completed")
 
 
 WORKER = """

@@ -112,6 +112,18 @@ def test_a_recorded_step_replays_without_the_agent(project: Project, server: Mod
     assert len(server.asked) == asked
 
 
+def test_on_postgres_the_agent_records_in_the_ledger_of_the_runbook(
+    project: Project, server: ModelServer, dsn: str
+) -> None:
+    project.runbook(agent(server), tools=[])
+    project.exec("--dsn", "env:THE_DSN", THE_DSN=dsn).ended(0)
+    listed = project.gert("run", "list", "--dsn", "env:THE_DSN", "--json", THE_DSN=dsn).ended(0)
+    assert '"agent"' in listed.out
+    assert '"runbook"' in listed.out
+    assert not (project.root / "runs" / "ledger.db").exists()
+    assert len(server.asked) == 3
+
+
 @pytest.mark.parametrize("killed", ["gert", "gert and the runner"])
 @pytest.mark.parametrize("moment", [1, 2, 3], ids=["at the first turn", "at the second turn", "at the last turn"])
 def test_a_killed_runbook_resumes_its_agent_and_pays_nothing_twice(
@@ -261,6 +273,56 @@ def test_an_agent_acts_through_a_runbook_whose_ticket_it_waits_for(project: Proj
     finish(gert).ended(0)
     assert project.noted() == ["web-1"]
     assert '"code":"done"' in results(server.asked[-1])[0]
+
+
+def test_a_run_that_is_killed_while_its_agent_waits_takes_the_answer_later(
+    project: Project, server: ModelServer
+) -> None:
+    project.write("ops.policy.yaml", ASKS)
+    project.runbook(agent(server), tools=[])
+    gert = project.start("--policy", "ops.policy.yaml")
+    ticket = _ticket(project)
+    runner = _child_of(gert.pid)
+    gert.send_signal(signal.SIGKILL)
+    finish(gert)
+    until(lambda: not _runs(runner))
+    project.gert("approve", ticket, "--as", "bob").ended(0)
+    project.gert("resume", only(project).id).ended(0)
+    assert project.noted() == ["web-1", "web-1"]
+    assert len(server.asked) == 3
+
+
+def test_a_runbook_of_an_agent_outlives_a_killed_run_and_is_found_again(project: Project, server: ModelServer) -> None:
+    server.script = lambda messages: {"verdict": "fixed"} if results(messages) else [("restart-pod", {"pod": "web-1"})]
+    (project.root / "hold").touch()
+    step = {"id": "restart", "type": "tool", "tool": "restart", "inputs": {"word": "{{ .pod }}"}}
+    project.runbook(step, name="restart-pod", tools=["restart"], inputs={"pod": {"type": "string", "required": True}})
+    project.runbook(agent(server, tools=[], runbooks=["restart-pod.yaml"]), tools=[])
+    gert = project.start()
+    until(lambda: len(project.runs()) == 2 and all(len(each.events()) > 1 for each in project.runs()))
+    runner = _child_of(gert.pid)
+    gert.send_signal(signal.SIGKILL)
+    finish(gert)
+    until(lambda: not _runs(runner))
+    (project.root / "hold").unlink()
+    project.gert("resume", only(project).id).ended(0)
+    assert project.noted() == ["web-1"]
+    assert len(server.asked) == 2
+    assert len(project.runs()) == 2
+
+
+def test_a_run_that_is_stopped_stops_its_agent(project: Project, server: ModelServer) -> None:
+    server.open.clear()
+    project.runbook(agent(server), tools=[])
+    gert = project.start()
+    until(lambda: len(server.asked) == 1)
+    runner = _child_of(gert.pid)
+    gert.send_signal(signal.SIGTERM)
+    finish(gert)
+    assert not _runs(runner)
+    [end] = of_type(only(project).events(), "run_complete")
+    assert end["data"]["status"] == "cancelled"
+    assert project.noted() == []
 
 
 GATE = {"tool": "look_go", "arguments": {"word": "gate"}, "path": "said", "equals": "fine"}

@@ -44,6 +44,10 @@ class PolicyFileMiddleware(SafetyPolicyMiddleware):
         """Return where the program of a call is found."""
         return await self._locate(call, arguments) if self._locate is not None else None
 
+    def why_allowed(self, found: Decision) -> str:
+        """Return why a call may be made that is neither denied nor waits."""
+        return "approved as the rule demands" if found.verdict is Verdict.REQUIRE_APPROVAL else "allowed"
+
     async def prepare_tool_request(
         self, *, run_id: str, tenant: TenantContext, tool_name: str, arguments_json: str, step_key: str | None = None
     ) -> str | PreparedToolRequest:
@@ -64,8 +68,7 @@ class PolicyFileMiddleware(SafetyPolicyMiddleware):
         asked = await super().prepare_tool_request(
             run_id=run_id, tenant=tenant, tool_name=tool_name, arguments_json=arguments_json, step_key=step_key
         )
-        reason = "approved as the rule demands" if found.verdict is Verdict.REQUIRE_APPROVAL else "allowed"
-        allowed = decision(call, outcome="allow", rule_id=rule, reason=reason)
+        allowed = decision(call, outcome="allow", rule_id=rule, reason=self.why_allowed(found))
         own = PreparedToolRequest(arguments_json, conditions=Conditions((allowed,)))
         return own if isinstance(asked, str) else asked.merge(own)
 

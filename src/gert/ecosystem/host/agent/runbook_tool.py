@@ -19,7 +19,7 @@ from gert.ecosystem.host.agent.tool_pack import secret_inputs
 from gert.ecosystem.host.background.launch import run_id_for
 from gert.ecosystem.host.config.ledger_location import Database, ledger_of
 from gert.ecosystem.host.config.machine.user import user_name
-from gert.ecosystem.host.policy.explain_runbook import ExplainedStep, explained_steps
+from gert.ecosystem.host.policy.explain_runbook import explained_steps
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.process.descendants import MARK
@@ -108,8 +108,11 @@ class RunbookTool:
         self._has_effects = any(each.contract.may_write or each.contract.hides_writes for each in steps)
         self.contracts = {f"{self.name}: {each.name}": each.contract for each in steps}
         """The contract of each step."""
-        self.decision = _decision(steps)
-        """What the policies say about the steps together."""
+        joined = reduce(or_, (each.explanation.decision for each in steps), ALLOWED)
+        self.asks = joined.verdict is Verdict.REQUIRE_APPROVAL
+        """Whether a step needs an approval."""
+        self.decision = _decision(joined)
+        """What the policies say about the call."""
         self.middleware = _LinkingMiddleware(self)
         self._open: dict[str, RunbookRun] = {}
 
@@ -230,6 +233,10 @@ class _LinkingMiddleware(PolicyFileMiddleware):
         super().__init__({tool.name: tool.decision}, {})
         self._tool = tool
 
+    def why_allowed(self, found: Decision) -> str:
+        """Return why a call may be made."""
+        return "its run asks people where its steps need that" if self._tool.asks else super().why_allowed(found)
+
     async def prepare_tool_request(
         self, *, run_id: str, tenant: TenantContext, tool_name: str, arguments_json: str, step_key: str | None = None
     ) -> str | PreparedToolRequest:
@@ -243,9 +250,8 @@ class _LinkingMiddleware(PolicyFileMiddleware):
         return prepared.merge(PreparedToolRequest(arguments_json, conditions=linked))
 
 
-def _decision(steps: Sequence[ExplainedStep]) -> Decision:
+def _decision(joined: Decision) -> Decision:
     """The decision about the call: a step that is denied denies it; what needs people is asked in the run itself."""
-    joined = reduce(or_, (each.explanation.decision for each in steps), ALLOWED)
     if joined.verdict is Verdict.DENY or joined.limits.max_targets == 0:
         return joined
     return Decision(verdict=Verdict.ALLOW, rules=joined.rules, serialize=joined.serialize, limits=Limits())

@@ -178,6 +178,12 @@ class _Builder:
             item.step_key, item.detail = said.step_key, _short(f"{rule}: {why}" if why else rule)
         elif said.summary_type == "agent_acceptance_gate" and said.step_key in self._gates:
             self._gates[said.step_key].status = "passed" if facts.get("passed") is True else "not passed"
+        elif said.summary_type == "runbook_run":
+            self.put(
+                seq, at, "run", str(facts.get("run_id", "")), "of runbook", said.step_key, facts.get("runbook", "")
+            )
+        elif said.summary_type == "parent_run":
+            self.put(seq, at, "run", str(facts.get("run_id", "")), "has this as step", None, facts.get("path", ""))
         elif said.summary_type.startswith("run_unblocked"):
             self.put(seq, at, "pause", said.summary_type.partition("::")[2], "unblocked")
 

@@ -87,7 +87,7 @@ class StepReconciled(Payload, frozen=True, kw_only=True):
     """On resume, a call without a recorded result was reconciled.
 
     choice: the operator's choice: `success`, `failed` or `retry`
-    automatic: the contract is idempotent, so no operator was needed
+    automatic: the contract is idempotent, or what is called continues what it began, so no operator was needed
     """
 
     type: ClassVar[str] = "step_reconciled"

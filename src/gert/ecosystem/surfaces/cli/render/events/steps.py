@@ -42,6 +42,8 @@ def _step_complete(step: says.StepComplete, about: Subject) -> Description:
     tries = f"after {step.attempts} attempts" if step.attempts > 1 else ""
     took = "" if step.status == "skipped" else took_text(step.duration, step.waited)
     notes = style.failure_lines(step.failure)
+    if step.child_run_id is not None:
+        notes = (f"run {clip(step.child_run_id, style.LONGEST_NAME)}", *notes)
     if step.continued:
         notes = (*notes, "the run continues: `continue_on_fail`")
     return Description(icon, columns(about.name, about.does, why, took, tries), colour, notes)
@@ -53,7 +55,7 @@ def _step_retry(step: says.StepRetry, about: Subject) -> Description:
 
 
 def _step_reconciled(step: says.StepReconciled, about: Subject) -> Description:
-    who = "its contract is idempotent" if step.automatic else "the operator decided"
+    who = "it may be made again" if step.automatic else "the operator decided"
     return Description(
         style.AGAIN, f"{about.name}: call without a result reconciled as {step.choice}: {who}", style.DOUBTFUL
     )
