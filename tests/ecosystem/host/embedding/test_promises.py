@@ -95,7 +95,7 @@ class Keyboard:
     async def turn(self) -> AsyncIterator[None]:
         yield
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str | None = None) -> None:
         """Nothing reads it."""
 
     async def line(self, prompt: str, *, fresh: bool = False) -> str | None:

@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "diagram": ("gert.ecosystem.surfaces.cli.commands.diagram", "Draw a runbook or a run."),
     "policy": ("gert.ecosystem.surfaces.cli.commands.policy", "Test and explain policies."),
     "input": ("gert.ecosystem.surfaces.cli.commands.input", "List and try the providers of inputs."),
-    "tool": ("gert.ecosystem.surfaces.cli.commands.tool", "List, show, check and import tools."),
+    "tool": ("gert.ecosystem.surfaces.cli.commands.tool", "Write, try, list, show, check and import tools."),
     "ext": ("gert.ecosystem.surfaces.cli.commands.ext", "Check the runners of extensions."),
     "skill": ("gert.ecosystem.surfaces.cli.commands.skill", "List, show and check the vendor calls of runners."),
     "plan": ("gert.ecosystem.surfaces.cli.commands.plan", "Create, show, approve and verify plans of vendor calls."),
