@@ -70,9 +70,11 @@ h1, dd, section, .notice, .answers li { overflow: hidden; } strong, .why { unico
   main:has(#answer) > * { grid-column: 1; } main:has(#answer) > .skip { position: absolute; }
   main:has(#answer) > #answer { grid-column: 2; grid-row: 1 / span 40; position: sticky; top: 1rem; } }
 @media (max-width: 34rem) { dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin-bottom: .625rem; }
-  dd:last-child { margin-bottom: 0; } h1 { font-size: 1.25rem; margin-bottom: .5rem; } section, .notice { padding: .625rem .75rem; margin-bottom: .625rem; }
+  dd:last-child { margin-bottom: 0; } h1 { font-size: 1.25rem; margin-bottom: .5rem; }
+  section, .notice { padding: .625rem .75rem; margin-bottom: .625rem; }
   header { padding-top: .5rem; } .tags { margin-bottom: .5rem; } .tags li { font-size: .875rem; padding: 0 .5rem; }
-  h2 { margin-bottom: .375rem; } .field { margin-bottom: .5rem; } section[aria-labelledby=what] pre { max-height: 6rem; } }
+  h2 { margin-bottom: .375rem; } .field { margin-bottom: .5rem; }
+  section[aria-labelledby=what] pre { max-height: 6rem; } }
 @media (forced-colors: active) { .tags .hot, .notice { border-style: double; } }
 @media print { .skip, form { display: none; } pre { max-height: none; } }
 """
