@@ -20,9 +20,11 @@ from gert.errors import UsageError
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.governance.contract import UNKNOWN
+from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.tool import API_VERSION
 
 HELP_TIMEOUT: Final = 10.0
+_LONGEST_FILE: Final = 1 << 20
 HELP_LIMIT: Final = 256 * 1024
 # Words that YAML reads as text; anything else is quoted.
 _PLAIN: Final = re.compile(
@@ -44,6 +46,7 @@ class NewTool(msgspec.Struct, frozen=True, kw_only=True):
     file: where it was written; None if it was not
     actions: the inputs of each action
     is_known: effects were given
+    is_added: the file existed, and the actions were added to it
     """
 
     name: str
@@ -51,6 +54,7 @@ class NewTool(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     actions: dict[str, list[str]]
     is_known: bool
+    is_added: bool = False
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,11 +81,12 @@ def new_tool(
     environ: Mapping[str, str],
     from_help: bool = False,
     program: str | None = None,
+    action: str | None = None,
     claims: Claims = Claims(),  # noqa: B008  # it is frozen
     output: str | None = None,
     working: str | None = None,
 ) -> NewTool:
-    """Write a tool file; a file that exists is not replaced."""
+    """Write a tool file; to one that exists, actions from examples are added."""
     if not is_safe_name(name):
         raise UsageError(f"`{name}` cannot be the name of a tool", hint="use letters, digits, `_`, `.` and `-`")
     if not examples and not from_help:
@@ -91,13 +96,14 @@ def new_tool(
         )
     workspace = Workspace(working)
     file = tool_path(output, name, workspace)
-    if file is not None and is_there(file):
-        raise UsageError(f"`{file}` exists already", hint="add an action to it, or choose another file with -o")
+    before = _before(file, name) if file is not None and is_there(file) else None
+    if before is not None and (from_help or not examples):
+        raise UsageError(f"`{file}` exists already", hint="give an example to add an action, or another file with -o")
     binary = program or (examples[0][0] if examples and examples[0] else name)
     described: HelpText | None = None
     if from_help:
         described = read_help(_help_of(binary, environ, workspace.working), os.path.basename(binary))
-    actions = dict(_actions(examples, binary, described, claims))
+    actions = dict(_actions(examples, binary, described, claims, action))
     document = {
         "apiVersion": API_VERSION,
         "meta": {
@@ -109,6 +115,8 @@ def new_tool(
     }
     is_known = claims.effects is not None
     text = _text(document, described, is_known=is_known)
+    if before is not None:
+        text = _added(before, document)
     require_sound(workspace.check(file or "tool", source=text.encode(), kind="tool"))
     if file is not None:
         write_tool(file, text)
@@ -118,20 +126,54 @@ def new_tool(
         text=text,
         actions={action: list(made.inputs) for action, (_, made) in actions.items()},
         is_known=is_known,
+        is_added=before is not None,
     )
 
 
+def _before(file: str, name: str) -> str:
+    """The text of an existing tool file of this name."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            text = opened.read(_LONGEST_FILE)
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"`{file}` exists and cannot be read", hint="choose another file with -o") from None
+    document = load(text.encode(), kind="tool", file_name=file)
+    if document.model is None or document.model.meta.name != name:
+        raise UsageError(f"`{file}` exists and is not the tool `{name}`", hint="choose another file with -o")
+    return text
+
+
+def _added(before: str, document: dict[str, Any]) -> str:
+    """The file with more actions at its end; nothing else of it changes."""
+    old = load(before.encode(), kind="tool", file_name="tool").model
+    if document["meta"]["binary"] != old.meta.binary:
+        raise UsageError(f"the program of the tool is `{old.meta.binary}`", hint="a tool file has one program")
+    for name in document["actions"]:
+        if name in old.actions:
+            raise UsageError(f"the tool has an action `{name}` already", hint="name the new one with --action")
+    text = "\n".join([before.rstrip("\n"), *_yaml(document["actions"], 1)]) + "\n"
+    new = load(text.encode(), kind="tool", file_name="tool").model
+    if new is None or set(new.actions) != {*old.actions, *document["actions"]}:
+        raise UsageError(
+            "the actions cannot be added to this file, because `actions` is not its last key",
+            hint="print them with `-o -`, and add them yourself",
+        )
+    return text
+
+
 def _actions(
-    examples: Sequence[Sequence[str]], binary: str, described: HelpText | None, claims: Claims
+    examples: Sequence[Sequence[str]], binary: str, described: HelpText | None, claims: Claims, chosen: str | None
 ) -> "list[tuple[str, tuple[dict[str, Any], ExampleAction]]]":
     made: dict[str, tuple[dict[str, Any], ExampleAction]] = {}
     contract = claims.contract()
     for words in examples:
         action = action_of(words)
+        if chosen is not None and words is examples[0]:
+            action = msgspec.structs.replace(action, name=chosen)
         if program_name(words) != os.path.basename(binary):
             raise UsageError(f"`{words[0]}` is another program than `{binary}`", hint="a tool file has one program")
         if action.name in made:
-            raise UsageError(f"two examples make the action `{action.name}`", hint="write one of them into the file")
+            raise UsageError(f"two examples make the action `{action.name}`", hint="name the first one with --action")
         about = described.commands.get(action.name) if described is not None else None
         made[action.name] = (action.document(contract, about), action)
     if described is not None and not examples:

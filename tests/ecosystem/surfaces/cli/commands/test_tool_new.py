@@ -142,7 +142,8 @@ class TestNew:
             (["x", "--example", "git log", "--", "df"], "another program"),
             (["x", "--example", "df -h", "--", "df"], "two examples"),
             (["x", "--example", "'", "--", "df"], "cannot be split"),
-            (["note", "--", "df"], "exists already"),
+            (["note", "--from-help"], "exists already"),
+            (["note", "--", "df"], "the program of the tool is"),
         ],
     )
     def test_mistakes_write_nothing(self, project: Project, words: list[str], why: str) -> None:
@@ -152,6 +153,17 @@ class TestNew:
         before = sorted(os.listdir(project.root / "tools"))
         assert why in project.gert("tool", "new", *words).ended(2).err
         assert sorted(os.listdir(project.root / "tools")) == before
+
+    def test_an_action_is_added_to_a_file_that_exists(self, project: Project) -> None:
+        project.gert("tool", "new", "git", "--", "git", "log").ended(0)
+        before = (project.root / "tools/git.tool.yaml").read_text()
+        added = project.gert("tool", "new", "git", "--effects", "none", "--", "git", "status", "-s").ended(0)
+        assert "added to tools/git.tool.yaml" in added.out
+        assert (project.root / "tools/git.tool.yaml").read_text().startswith(before)
+        assert set(project.gert("tool", "show", "git", "--json").said["actions"][1]) >= {"name", "contract"}
+        again = project.gert("tool", "new", "git", "--", "git", "log", "-n", "COUNT").ended(2)
+        assert "has an action `log` already" in again.err
+        project.gert("tool", "new", "git", "--action", "recent", "--", "git", "log", "-n", "COUNT").ended(0)
 
     def test_it_is_printed_instead(self, project: Project) -> None:
         assert "argv: [df, -P]" in project.gert("tool", "new", "x", "-o", "-", "--", "df", "-P").ended(0).out

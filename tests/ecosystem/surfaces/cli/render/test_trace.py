@@ -82,7 +82,7 @@ class TestVerify:
         assert main(["trace", "verify", file]) == 0
         out = capsys.readouterr().out
         assert note in out
-        assert "nobody vouches for it" in out
+        assert "it proves no author" in out
 
     @pytest.mark.parametrize(
         ("environ", "options"),

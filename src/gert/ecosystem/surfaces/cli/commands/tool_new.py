@@ -22,6 +22,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print the resul
 @click.option("--example", "examples", multiple=True, metavar="'COMMAND'", help="Another example. May be repeated.")
 @click.option("--from-help", is_flag=True, help="Run `PROGRAM --help` and read its commands and options.")
 @click.option("--program", metavar="PROGRAM", help="Program of the tool (default: that of the example, or NAME).")
+@click.option("--action", metavar="ACTION", help="Name of the action of COMMAND (default: its subcommands, or `run`).")
 @click.option("--effects", metavar="LIST", help="Effects of every action, separated by commas; `none` for none.")
 @click.option("--writes", metavar="LIST", help="What every action writes, separated by commas; `none` for nothing.")
 @click.option("--idempotent", is_flag=True, help="Calling an action twice does no more than calling it once.")
@@ -33,13 +34,14 @@ def new(
     examples: tuple[str, ...],
     from_help: bool,
     program: str | None,
+    action: str | None,
     effects: str | None,
     writes: str | None,
     idempotent: bool,
     output: str | None,
     as_json: bool,
 ) -> int:
-    """Write a tool file from an example command, or from the `--help` of a program.
+    """Write a tool file from an example command, or from the `--help` of a program; add an action to an existing one.
 
     In an example, words that stand for values become inputs: `<name>` or `{name}`, also within a word; if there are
     none of them, words in capitals such as NAMESPACE. gert does not run the example. With --from-help it runs
@@ -55,6 +57,7 @@ def new(
         environ=os.environ,
         from_help=from_help,
         program=program,
+        action=action,
         claims=Claims(effects=_list(effects), writes=_list(writes), idempotent=idempotent),
         output=output,
     )

@@ -215,7 +215,7 @@ def _print(report: ChainReport, seal: SealReport, *, quiet: bool) -> None:
         if check.name == "chain":
             _print_breaks(report)
     if not quiet and seal.holds and not seal.proven:
-        print_line(click.style("The chain holds, and nobody vouches for it: no signature was checked.", fg="yellow"))
+        print_line(click.style("The chain holds, but it proves no author: no signature was checked.", fg="yellow"))
 
 
 def _print_breaks(report: ChainReport) -> None:

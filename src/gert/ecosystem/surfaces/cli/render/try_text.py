@@ -21,8 +21,9 @@ _MOST_ACTIONS: Final = 8
 def print_new(made: NewTool) -> None:
     """Print what was written, and what to do next."""
     file = os.path.relpath(made.file or "")
+    verb = "added to" if made.is_added else "wrote"
     print_line(
-        f"{click.style(DONE, fg=GOOD)} wrote {printable(file)}: {plural(len(made.actions), 'action')}, to be reviewed"
+        f"{click.style(DONE, fg=GOOD)} {verb} {printable(file)}: {plural(len(made.actions), 'action')}, to be reviewed"
     )
     for name, inputs in list(made.actions.items())[:_MOST_ACTIONS]:
         print_line(f"  {printable(name)}" + (f": {', '.join(map(printable, inputs))}" if inputs else ""))
