@@ -81,6 +81,7 @@ PARTS = (
             "policies",
             "groups",
             "on_outcome",
+            "notify",
             "approvals",
             "webhook_hosts",
             "providers",
