@@ -83,6 +83,7 @@ PARTS = (
             "policies",
             "groups",
             "on_outcome",
+            "notify",
             "approvals",
             "webhook_hosts",
             "providers",

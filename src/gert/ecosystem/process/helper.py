@@ -29,10 +29,16 @@ def run_helper(command: Sequence[str], environ: Mapping[str, str], *, stdin: byt
     return Output(done.returncode, done.stdout, done.stderr)
 
 
-def read_helper(command: Sequence[str], environ: Mapping[str, str], *, limit: int, timeout: float) -> Output:
-    """Run a program and return at most `limit` bytes of its output; a longer output ends it, and so does `timeout`."""
+def read_helper(
+    command: Sequence[str], environ: Mapping[str, str], *, limit: int, timeout: float, with_errors: bool = False
+) -> Output:
+    """Run a program and return at most `limit` bytes of its output; a longer output ends it, and so does `timeout`.
+
+    with_errors: its standard error is part of the output
+    """
+    errors = subprocess.STDOUT if with_errors else subprocess.DEVNULL
     with subprocess.Popen(  # noqa: S603  # as above
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environ
     ) as process:
         timer = threading.Timer(timeout, process.kill)
         timer.start()

@@ -24,7 +24,7 @@ def test_a_page_shows_exactly_what_would_run(tmp_path: Path) -> None:
         "high",
         "rules[0]",
         "ann",
-        "- old\n+ new",
+        "<del>- old</del>\n<ins>+ new</ins>",
     ):
         assert text in got.text
     for text in (

@@ -100,18 +100,20 @@ def _ticket(view: TicketView, now: datetime, form: Form | None, notice: Notice |
     if view.status_at(now) == "pending":
         yield f"<li>{escape(ticket_summary.time_left(view, now))} left</li>"
     yield "</ul>"
-    yield from _section("what", "What will run", _rows(ticket_summary.facts(view)))
+    yield from _section("what", "What will run", [_scrolls(_cut(ticket_summary.call(view)), "What will run")])
+    # The answer stands right below on a phone and beside everything on a wide screen, so that both are seen at once.
+    if form is not None:
+        yield from _answering(view, form)
     yield from _section("inputs", "With these inputs", _rows(ticket_summary.inputs(view), "pre") or ["<p>none</p>"])
     shown = ticket_summary.preview(view)
     if shown is not None:
-        yield from _section("preview", "Preview", [_scrolls(_cut(shown), "Preview")])
+        yield from _section("preview", "Preview", [_diff(_cut(shown))])
+    yield from _section("details", "Details", _rows(ticket_summary.facts(view)))
     yield from _section("contract", "Contract", _rows(ticket_summary.contract(view), "code"))
     left = f" ({ticket_summary.time_left(view, now)} left)" if view.status_at(now) == "pending" else ""
     expires = ("Open until", f"{ticket_summary.moment(view.ticket.expires_at)}{left}")
     yield from _section("terms", "Who may approve", _rows([*ticket_summary.terms(view), expires]))
     yield from _section("answers", "Answers so far", _answers(view))
-    if form is not None:
-        yield from _answering(view, form)
 
 
 def _section(name: str, heading: str, body: Iterable[str]) -> Iterator[str]:
@@ -140,6 +142,17 @@ def _rows(rows: Iterable[tuple[str, str]], tag: str | None = None) -> list[str]:
 def _scrolls(text: str, label: str) -> str:
     # Only an element with focus can be scrolled with the keyboard.
     return f'<pre tabindex="0" role="region" aria-label="{escape(label)}">\n{escape(text)}</pre>'
+
+
+def _diff(text: str) -> str:
+    """A preview; the lines that a diff adds and removes are marked, by colour and by their first character."""
+    marks = {"+": "ins", "-": "del"}
+    lines = (
+        f"<{mark}>{escape(line)}</{mark}>" if (mark := marks.get(line[:1])) else escape(line)
+        for line in text.split("\n")
+    )
+    body = "\n".join(lines)
+    return f'<pre tabindex="0" role="region" aria-label="Preview">\n{body}</pre>'
 
 
 def _cut(text: str) -> str:
@@ -195,7 +208,7 @@ def _answering(view: TicketView, form: Form) -> Iterator[str]:
     yield from _name_field(form)
     yield (
         '<div class="field"><label for="reason">Reason (optional)</label>'
-        f'<textarea id="reason" name="reason" maxlength="{MAX_REASON}" rows="2">'
+        f'<textarea id="reason" name="reason" maxlength="{MAX_REASON}" rows="1">'
         f"\n{escape(form.reason)}</textarea></div>"
     )
     yield '<div class="buttons">'
@@ -208,7 +221,7 @@ def _answering(view: TicketView, form: Form) -> Iterator[str]:
 def _name_field(form: Form) -> Iterator[str]:
     described = "who wrong" if form.wrong is not None else "who"
     yield '<div class="field"><label for="approver">Your name</label>'
-    yield '<p class="hint" id="who">As approvers are listed, for example your e-mail address. It is recorded.</p>'
+    yield '<p class="hint" id="who">As approvers are listed; it is recorded.</p>'
     if form.wrong is not None:
         yield f'<p class="wrong" id="wrong">{escape(form.wrong)}</p>'
     invalid = ' aria-invalid="true" autofocus' if form.wrong is not None else ""

@@ -41,6 +41,8 @@ pre, code { font: .875rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Li
 pre { background: var(--code); border-radius: .375rem; padding: .5rem .75rem; margin: 0; white-space: pre-wrap;
   max-height: 24rem; overflow: auto; }
 dd pre { padding: .0625rem .5rem; }
+pre ins, pre del { text-decoration: none; } pre ins { color: var(--good); } pre del { color: var(--bad); }
+section[aria-labelledby=what] pre { max-height: 9rem; }
 .answers { margin: 0; padding: 0; list-style: none; }
 .answers li { padding: .5rem 0; border-top: 1px solid var(--line); }
 .answers li:first-child { border-top: 0; padding-top: 0; } .answers li:last-child { padding-bottom: 0; }
@@ -50,7 +52,7 @@ label { display: block; font-weight: 600; margin-bottom: .25rem; }
 .wrong { color: var(--bad); font-weight: 600; margin: 0 0 .375rem; }
 input, textarea { width: 100%; font: inherit; color: inherit; background: var(--ground); padding: .5rem .625rem;
   border: 1px solid var(--faint); border-radius: .375rem; }
-textarea { min-height: 4.5rem; resize: vertical; } [aria-invalid=true] { border: 2px solid var(--bad); }
+textarea { min-height: 2.75rem; resize: vertical; } [aria-invalid=true] { border: 2px solid var(--bad); }
 .buttons { display: flex; flex-wrap: wrap; gap: .75rem; }
 button { font: inherit; font-weight: 600; min-height: 2.75rem; padding: .5rem 1.5rem; border-radius: .375rem;
   cursor: pointer; flex: 1 1 9rem; }
@@ -62,8 +64,17 @@ button:hover { text-decoration: underline; }
 h1, dd, section, .notice, .answers li { overflow: hidden; } strong, .why { unicode-bidi: isolate; }
 .skip { position: absolute; left: -100rem; }
 .skip:focus { position: static; display: inline-block; padding: .5rem 1rem; }
+@media (min-width: 60rem) { header, main, footer { max-width: 76rem; }
+  main:has(#answer) { display: grid; grid-template-columns: minmax(0, 1fr) 22rem; column-gap: 1.25rem;
+    grid-auto-rows: max-content; align-items: start; }
+  main:has(#answer) > * { grid-column: 1; } main:has(#answer) > .skip { position: absolute; }
+  main:has(#answer) > #answer { grid-column: 2; grid-row: 1 / span 40; position: sticky; top: 1rem; } }
 @media (max-width: 34rem) { dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin-bottom: .625rem; }
-  dd:last-child { margin-bottom: 0; } h1 { font-size: 1.375rem; } section, .notice { padding: .75rem .875rem; } }
+  dd:last-child { margin-bottom: 0; } h1 { font-size: 1.25rem; margin-bottom: .5rem; }
+  section, .notice { padding: .625rem .75rem; margin-bottom: .625rem; }
+  header { padding-top: .5rem; } .tags { margin-bottom: .5rem; } .tags li { font-size: .875rem; padding: 0 .5rem; }
+  h2 { margin-bottom: .375rem; } .field { margin-bottom: .5rem; }
+  section[aria-labelledby=what] pre { max-height: 6rem; } }
 @media (forced-colors: active) { .tags .hot, .notice { border-style: double; } }
 @media print { .skip, form { display: none; } pre { max-height: none; } }
 """

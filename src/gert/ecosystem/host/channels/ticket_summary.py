@@ -48,6 +48,15 @@ def facts(view: TicketView) -> Iterator[tuple[str, str]]:
     yield "Asked by", plain(request.requested_by or "the kernel")
 
 
+def call(view: TicketView) -> str:
+    """The command or call that would be made, or what the step would do."""
+    request = view.ticket.request
+    for name, value in command_rows(request):
+        if name in ("command", "call"):
+            return lines(shown(value))
+    return plain(request.description or request.target)
+
+
 def terms(view: TicketView) -> Iterator[tuple[str, str]]:
     """Who may approve, and how many approvals are needed."""
     request = view.ticket.request

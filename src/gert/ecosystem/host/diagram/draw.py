@@ -7,7 +7,7 @@ import msgspec
 
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.diagram.graphs import dot, mermaid
-from gert.ecosystem.host.diagram.outline import Outline, outline_of, results_of
+from gert.ecosystem.host.diagram.outline import Outline, outline_of, way_of
 from gert.ecosystem.host.diagram.svg import svg
 from gert.ecosystem.host.policy.explain_runbook import explain_file, explained_steps
 from gert.ecosystem.host.runs.listing import Runs
@@ -34,8 +34,8 @@ def run_outline(runs: Runs, run_id: str) -> Outline:
     program = Workspace(stored=documents).program(start.file).program
     if program is None:
         raise UsageError(f"the runbook of run `{run_id}` cannot be read any more")
-    results = results_of(decode(line) for line in runs.lines(entry))
-    return msgspec.structs.replace(outline_of(program, explained_steps(program, []), results), of_run=run_id)
+    way = way_of((decode(line) for line in runs.lines(entry)), program)
+    return msgspec.structs.replace(outline_of(program, explained_steps(program, []), way), of_run=run_id)
 
 
 def draw(outline: Outline, form: str) -> str:

@@ -33,8 +33,10 @@ class Graph:
         self.edges: list[Edge] = []
         self._names: dict[str, str] = {}
         self._jumps: list[tuple[Block, str]] = []
+        self._ends: list[str] = []
         exits = self._list(outline.blocks, [(_START, "")])
-        self._list(outline.finally_, [(each, "finally") for each, _ in exits] or [(_START, "finally")])
+        ends = dict.fromkeys([*self._ends, *(each for each, _ in exits)])
+        self._list(outline.finally_, [(each, "finally") for each in ends])
         for block, name in self._jumps:
             if name in self._names:
                 self.edges.append(Edge(block.id, self._names[name], "retry", is_jump=True))
@@ -48,6 +50,7 @@ class Graph:
             if block.jumps_to is not None:
                 self._jumps.append((block, block.jumps_to))
             if block.kind == "end":
+                self._ends.append(block.id)
                 entries = []
             elif block.arms:
                 entries = [end for arm in block.arms for end in self._list(arm.blocks, [(block.id, arm.label)])]

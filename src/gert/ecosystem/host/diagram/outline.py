@@ -63,23 +63,29 @@ class Outline(msgspec.Struct, frozen=True):
     of_run: str | None = None
 
 
-def outline_of(
-    program: Program, explained: Iterable[ExplainedStep], results: Mapping[str, str] | None = None
-) -> Outline:
-    """The outline of a runbook; with `results`, by path, that of a run of it."""
-    builder = _Builder({id(each.step): each for each in explained}, results)
+def outline_of(program: Program, explained: Iterable[ExplainedStep], way: "Way | None" = None) -> Outline:
+    """The outline of a runbook; with the way of a run, that of the run."""
+    builder = _Builder({id(each.step): each for each in explained}, way)
     runbook = program.runbook
     return Outline(
         runbook.meta.name,
         builder.blocks(runbook.steps, ""),
-        builder.blocks(runbook.finally_ or (), ""),
+        builder.blocks(runbook.finally_ or (), "finally"),
     )
 
 
+class Way(msgspec.Struct, frozen=True):
+    """The way of a run: by path, the result of each step and what the policies decided; loops are one block."""
+
+    results: dict[str, str] = msgspec.field(default_factory=dict)
+    verdicts: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class _Builder:
-    def __init__(self, explained: Mapping[int, ExplainedStep], results: Mapping[str, str] | None) -> None:
+    def __init__(self, explained: Mapping[int, ExplainedStep], way: Way | None) -> None:
         self._explained = explained
-        self._results = results
+        self._results = None if way is None else way.results
+        self._verdicts = {} if way is None else way.verdicts
         self._count = 0
 
     def blocks(self, steps: tuple[Step, ...], path: str) -> tuple[Block, ...]:
@@ -90,6 +96,7 @@ class _Builder:
         self._count += 1
         number = f"s{self._count}"
         explained = self._explained.get(id(step))
+        verdict = explained.explanation.decision.verdict.word if explained is not None else ""
         title = step.title.source if step.title is not None else step.id or step.type
         return Block(
             id=number,
@@ -98,7 +105,7 @@ class _Builder:
             title=one_line(title, LONGEST),
             detail=one_line(_detail(step), LONGEST),
             risk=explained.explanation.risk.word if explained is not None else "",
-            verdict=explained.explanation.decision.verdict.word if explained is not None else "",
+            verdict=self._verdicts.get(path, verdict),
             arms=self._arms(step, path),
             jumps_to=step.next.step if step.next is not None else None,
             result=self._results.get(path) if self._results is not None else None,
@@ -148,28 +155,38 @@ def _detail(step: Step) -> str:
     if step.for_each is not None:
         words.append("for each item" + (", in parallel" if step.for_each.parallel else ""))
     if isinstance(step, RepeatStep):
-        words.append("repeated")
+        most: object = step.repeat.max
+        words.append(f"repeat, at most {getattr(most, 'source', most)} times")
+    elif isinstance(step, GroupStep) and step.for_each is None:
+        words.append("group")
     return ", ".join(words)
 
 
-def results_of(events: Iterable[Envelope]) -> dict[str, str]:
-    """The result of each step of a run, by path; of several visits or items, the worst."""
-    found: dict[str, str] = {}
+def way_of(events: Iterable[Envelope], program: Program) -> Way:
+    """The way of a run; of several visits, items or iterations of a step, the worst result counts."""
+    repeats = frozenset(step.id for step in program.steps if isinstance(step, RepeatStep))
+    way = Way()
     for event in events:
         said = event.payload
-        if isinstance(said, says.StepStart) and event.path is not None:
-            found.setdefault(_static(event.path), "running")
-        elif isinstance(said, says.StepComplete) and event.path is not None:
-            path = _static(event.path)
-            before = found.get(path)
+        if event.path is None:
+            continue
+        path = _static(event.path, repeats)
+        if isinstance(said, says.StepStart):
+            way.results.setdefault(path, "running")
+        elif isinstance(said, says.StepComplete):
+            before = way.results.get(path)
             worse = before in ("failed", "error") and said.status == "success"
-            found[path] = before if worse and before is not None else said.status
-    return found
+            way.results[path] = before if worse and before is not None else said.status
+        elif isinstance(said, says.GovernanceDecision):
+            way.verdicts[path] = said.decision
+    return way
 
 
-def _static(path: str) -> str:
-    """A path without the items of loops: all of them are one block in the picture."""
+def _static(path: str, repeats: frozenset[str]) -> str:
+    """A path without the items of loops and the numbers of iterations: all of them are one block in the picture."""
     inside: str | None = None
+    before = ""
     for segment in split(path):
-        inside = child(inside, segment.name)
+        name = "0" if before in repeats and segment.name.isdecimal() else segment.name
+        inside, before = child(inside, name), segment.name
     return inside or ""

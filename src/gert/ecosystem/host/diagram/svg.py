@@ -11,7 +11,7 @@ _LINE: Final = 16
 _CHAR: Final = 7.9
 _PAD: Final = 10
 _GAP: Final = 26
-_APART: Final = 24
+_APART: Final = 32
 _FRAME: Final = 14
 _MIN: Final = 90
 
@@ -59,7 +59,7 @@ class _Drawing:
         inner = [self.list_size(arm.blocks) for arm in block.arms]
         if block.kind == "loop":
             body = inner[0]
-            wide = max(width, body.width + 2 * _FRAME)
+            wide = max(width, body.width) + 2 * _FRAME
             return _Box(wide, height + _GAP + body.height + _FRAME, wide / 2)
         wide = max(width, sum(box.width for box in inner) + _APART * (len(inner) - 1))
         return _Box(wide, height + 2 * _GAP + max(box.height for box in inner), wide / 2)
@@ -80,6 +80,12 @@ class _Drawing:
     def draw(self, block: Block, axis: float, top: float) -> tuple[float, bool]:
         """Draw a block around an axis."""
         width, height = _own(block)
+        if block.kind == "loop" and block.arms:
+            box = self.size(block)
+            self.shapes.append(
+                f'<rect x="{axis - box.width / 2:.1f}" y="{top + height / 2:.1f}" width="{box.width:.1f}" '
+                f'height="{box.height - height / 2:.1f}" rx="6" class="frame"/>'
+            )
         self._shape(block, axis - width / 2, top, width, height)
         self.places[block.id] = (axis + width / 2, top + height / 2, axis)
         if block.name:
@@ -92,10 +98,6 @@ class _Drawing:
 
     def _loop(self, block: Block, axis: float, top: float, height: float) -> tuple[float, bool]:
         box = self.size(block)
-        self.shapes.append(
-            f'<rect x="{axis - box.width / 2:.1f}" y="{top + height / 2:.1f}" width="{box.width:.1f}" '
-            f'height="{box.height - height / 2:.1f}" rx="6" class="frame"/>'
-        )
         body = self.list_size(block.arms[0].blocks)
         start = top + height + _GAP
         self.arrow(axis, top + height, axis, start)
@@ -110,14 +112,14 @@ class _Drawing:
         for arm, box in zip(block.arms, boxes, strict=True):
             line = x + box.axis
             quiet = "" if arm.was_taken else " quiet"
-            self.shapes.append(
-                f'<path d="M{axis:.1f} {top + height:.1f} L{line:.1f} {start:.1f}" class="line{quiet}"/>'
-            )
-            self.text(line + 4, start - 4, arm.label, "label")
+            middle = top + height + _GAP / 3
+            way = f"M{axis:.1f} {top + height:.1f} V{middle:.1f} H{line:.1f} V{start:.1f}"
+            self.shapes.append(f'<path d="{way}" class="line{quiet}"/>')
+            self.text(line + 5, start - 4, arm.label, "label")
             end, leaves = self.draw_list(arm.blocks, line, start)
             if leaves:
                 is_open = True
-                way = f"M{line:.1f} {end:.1f} L{line:.1f} {bottom - _GAP / 2:.1f} L{axis:.1f} {bottom:.1f}"
+                way = f"M{line:.1f} {end:.1f} V{bottom - _GAP / 2:.1f} H{axis:.1f} V{bottom:.1f}"
                 self.shapes.append(f'<path d="{way}" class="line{quiet}"/>')
             x += box.width + _APART
         return bottom, is_open
@@ -133,6 +135,7 @@ class _Drawing:
                     f'<path d="M{source[0]:.1f} {source[1]:.1f} L{x:.1f} {source[1]:.1f} L{x:.1f} {target[1]:.1f} '
                     f'L{target[0]:.1f} {target[1]:.1f}" class="jump" marker-end="url(#tip)"/>'
                 )
+                self.text(source[0] + 4, source[1] - 4, "retry", "label")
 
     def _shape(self, block: Block, x: float, y: float, width: float, height: float) -> None:
         fill = RESULT_COLOURS.get(block.result or "", "#ffffff")

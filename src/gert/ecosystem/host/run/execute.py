@@ -18,6 +18,7 @@ from gert.ecosystem.host.config.machine.platform import machine_id
 from gert.ecosystem.host.config.state_dir import new_run_id
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.variables import resolve
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.record import open_record
 from gert.ecosystem.host.run.driver.control import Control
@@ -62,15 +63,17 @@ async def execute(
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
     parts: Parts | None = None,
+    workspace: Workspace | None = None,
 ) -> Executed:
     """Run a runbook; an error that stops it before anything ran is raised, everything after is in the result.
 
     relay: hands signals to the run where the caller listens to them; otherwise the run does
     parts: what the calling program brings: approvals, inputs, tools, the verification of signatures
+    workspace: where documents are read from, if not only from files
     """
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
-    prepared = Prepared(options, environ, parts=parts)
+    prepared = Prepared(options, environ, workspace, parts=parts)
     if options.mode != "replay":
         require_supported(
             prepared.program, prepared.runners(os.getcwd()), prepared.settings.mcp_http_hosts, prepared.embedded_tools

@@ -66,7 +66,7 @@ def open_trace(
     state: the state directory whose ledger is meant where no other is named
     """
     may_be_run = state is not None or db is not None or dsn is not None
-    if file is not None and may_be_run and _names_run(file):
+    if file is not None and may_be_run and names_run(file):
         if run_id is not None:
             raise UsageError("the run is named twice", hint="pass it as an argument or with --run")
         file, run_id = None, file
@@ -92,7 +92,7 @@ def open_trace(
     return Trace(file, run_id, lambda: _file_chunks(file), lambda: _file_lines(file))
 
 
-def _names_run(text: str) -> bool:
+def names_run(text: str) -> bool:
     """Whether a text can only name a run: there is no such file, and it is not written like one."""
     return is_run_id(text) and not os.path.splitext(text)[1] and not os.path.lexists(text)
 

@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -14,17 +13,16 @@ from gert.ecosystem.host.config.settings import require_sound, settings_for
 from gert.ecosystem.host.config.supported import SUPPORTED
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.tools.mcp_session import session_with
+from gert.ecosystem.host.tools.tool_file import tool_path, write_tool
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.tool import API_VERSION, Tool
 from gert.kernel.runbook.mcp_import import import_tools, keep_reviewed
 from gert.kernel.runbook.mcp_tools import STDIO, ServerTool, change_since_import, shown
-from gert.kernel.runbook.tools import TOOL_SUFFIX
 from gert.kernel.runbook.validate.domain.files.mcp_server import REFERENCE
 from gert.kernel.runbook.writer import to_yaml
 
-STDOUT: Final = "-"
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _PREFIXES: Final = ("mcp-server-", "server-", "mcp-")
 _HEADER: Final = (
@@ -67,7 +65,7 @@ async def import_mcp(
         raise UsageError("this installation cannot reach MCP servers", hint=SUPPORTED.hints["mcp"])
     workspace = Workspace(working)
     meta = _meta(place, name, headers)
-    file = _file(output, meta["name"], workspace)
+    file = tool_path(output, meta["name"], workspace)
     before = _before(file)
     if before is not None:
         meta |= {key: value for key, value in before.get("meta", {}).items() if key == "headers" and not headers}
@@ -84,7 +82,7 @@ async def import_mcp(
     text = "".join(f"# {line}\n" for line in _HEADER) + to_yaml(document)
     require_sound(workspace.check(file or "import", source=text.encode(), kind="tool"))
     if file is not None:
-        _write(file, text)
+        write_tool(file, text)
     return ImportedFile(
         name=meta["name"],
         file=file,
@@ -145,17 +143,6 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _file(output: str | None, name: str, workspace: Workspace) -> str | None:
-    if output == STDOUT:
-        return None
-    if output is not None:
-        if not output.endswith((".yaml", ".yml")):
-            raise UsageError(f"expected a YAML file, found `{output}`", hint=f"for example tools/{name}{TOOL_SUFFIX}")
-        return os.path.join(workspace.working, output)
-    root = workspace.project_root(workspace.working) or workspace.working
-    return os.path.join(root, "tools", f"{name}{TOOL_SUFFIX}")
-
-
 def _before(file: str | None) -> Mapping[str, Any] | None:
     """Return an earlier import; a file that was not imported is not replaced."""
     if file is None or not is_there(file):
@@ -201,19 +188,3 @@ def _changes(file: str | None, before: Mapping[str, Any] | None, tools: Sequence
     changed = [change_since_import(old, name, now.get(name)) for name in old.imported.tools]
     added = [f"the tool `{shown(name)}` is new" for name in now if name not in old.imported.tools]
     return [each for each in changed if each is not None] + added
-
-
-def _write(file: str, text: str) -> None:
-    part = f"{file}.{os.urandom(4).hex()}.part"
-    try:
-        os.makedirs(os.path.dirname(file), exist_ok=True)
-        try:
-            with open(part, "x", encoding="utf-8") as opened:
-                opened.write(text)
-            os.replace(part, file)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
-    except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"cannot write `{file}`: {why}", hint="choose another file with -o") from None

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from gert.errors import EXIT_MEANINGS, GertError
 from gert.kernel.foundation.text import printable
 
-EXIT_CODES: Final = "Exit codes: " + ", ".join(f"{code:d} {meaning}" for code, meaning in EXIT_MEANINGS.items()) + "."
+EXIT_CODES: Final = "Exit codes: " + "; ".join(f"{code:d} {meaning}" for code, meaning in EXIT_MEANINGS.items()) + "."
 MOST_RUNS: Final = 100
 
 Completion: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "diagram": ("authoring.diagram", "Draw a runbook or a run."),
     "policy": ("authoring.policy", "Test and explain policies."),
     "input": ("tools.input", "List and try the providers of inputs."),
-    "tool": ("tools.tool", "List, show, check and import tools."),
+    "tool": ("tools.tool", "Write, try, list, show, check and import tools."),
     "ext": ("tools.ext", "Check the runners of extensions."),
     "skill": ("tools.skill", "List, show and check the vendor calls of runners."),
     "plan": ("tools.plan", "Create, show, approve and verify plans of vendor calls."),

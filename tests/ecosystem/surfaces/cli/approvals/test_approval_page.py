@@ -151,6 +151,21 @@ def waiting(project: Project) -> Iterator[tuple["subprocess.Popen[bytes]", str]]
         run.communicate()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["a laptop", "a phone"])
+def test_the_command_and_the_buttons_are_seen_without_scrolling(
+    project: Project, browser: Browser, width: int, height: int
+) -> None:
+    with waiting(project) as (_, url):
+        browser.size(width, height)
+        browser.go(url)
+        browser.keep(f"first-screen-{width}")
+        bottoms = "return [...document.querySelectorAll('[aria-label=\"What will run\"], .approve, .reject')]"
+        found = browser.run(f"{bottoms}.map(each => each.getBoundingClientRect().bottom)")
+        assert len(found) == 3
+        assert max(found) <= height
+        assert browser.run("return document.documentElement.scrollWidth") <= width
+
+
 def test_a_click_lets_a_waiting_run_go_on(project: Project, browser: Browser) -> None:
     with waiting(project) as (run, url):
         browser.size(900)
@@ -214,11 +229,11 @@ def test_the_page_can_be_read_by_everybody(project: Project, browser: Browser) -
         assert browser.run(UNLABELLED) == []
         assert browser.run(TARGETS) == []
         order = []
-        for _ in range(5):
+        for _ in range(6):
             browser("POST", "/actions", {"actions": [{"type": "key", "id": "k", "actions": [
                 {"type": "keyDown", "value": "\ue004"}, {"type": "keyUp", "value": "\ue004"}]}]})  # fmt: skip
             order.append(browser.run("const e = document.activeElement; return e.id || e.className"))
-        assert order == ["skip", "approver", "reason", "approve", "reject"]
+        assert order == ["skip", "", "approver", "reason", "approve", "reject"]
 
 
 # The contrast of every text with what is behind it, by the formula of WCAG 2.1; 4.5 is enough.

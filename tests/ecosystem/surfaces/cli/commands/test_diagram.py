@@ -1,5 +1,7 @@
 """`gert diagram`: runbooks and runs as pictures in text."""
 
+import shutil
+import subprocess
 from xml.etree import ElementTree
 
 import pytest
@@ -87,8 +89,8 @@ def test_a_run_is_drawn_with_the_way_it_took(drawn: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["diagram"], "expected a RUNBOOK or `--run`"),
-        (["diagram", "book.yaml", "--run", "x"], "expected a RUNBOOK or `--run`"),
+        (["diagram"], "expected a runbook or a run"),
+        (["diagram", "book.yaml", "--run", "x"], "expected a runbook or a run"),
         (["diagram", "missing.yaml"], "there is no file"),
         (["diagram", "--run", "nope", "--state-dir", "state"], "no run `nope`"),
         (["diagram", "book.yaml", "-o", "missing/x.svg"], "cannot write"),
@@ -98,3 +100,66 @@ def test_what_cannot_be_drawn(drawn: Project, arguments: list[str], why: str) ->
     done = drawn.gert(*arguments)
     assert done.code == 2
     assert why in done.err
+
+
+WHOLE = """
+apiVersion: kernel/v0
+meta:
+  name: whole
+  governance: {rules: [{writes: [files], action: require-approval}, {default: allow}]}
+tools: [sh]
+steps:
+  - {id: first, type: tool, tool: sh, action: run, inputs: {script: "true"}}
+  - id: block
+    type: group
+    steps: [{id: inside, type: tool, title: Change it, tool: sh, action: change, inputs: {script: "true"}}]
+  - id: poll
+    type: repeat
+    repeat:
+      max: 2
+      until: "{{ false }}"
+      steps:
+        - {id: ask, type: tool, tool: sh, action: run, continue_on_fail: true,
+           inputs: {script: "[ -e x ] && exit 1; : > x"}}
+  - {id: again, type: tool, tool: sh, action: run, inputs: {script: "true"}, next: {step: first, max: 1}}
+  - {id: y, type: end, outcome: {category: no_action, code: fine}}
+finally:
+  - {id: clean, type: tool, title: Clean up, tool: sh, action: run, inputs: {script: "true"}}
+"""
+
+
+class TestEverythingIsDrawn:
+    def test_groups_repeats_jumps_and_finally(self, drawn: Project) -> None:
+        drawn.write("whole.yaml", WHOLE)
+        mermaid = drawn.gert("diagram", "whole.yaml").ended(0).out
+        for part in ("block<br/>group", "repeat, at most 2 times", "⚠ approval", '-.->|"retry"|', '-->|"finally"|'):
+            assert part in mermaid
+        svg = drawn.gert("diagram", "whole.yaml", "--format", "svg").ended(0).out
+        for part in ("finally", "retry", 'class="frame"', "Clean up"):
+            assert part in svg
+        # The frame of a loop stands behind its heading, not across it.
+        assert svg.index('class="frame"') < svg.index(">block<")
+
+    def test_a_run_shows_recorded_approvals_every_iteration_and_finally(self, drawn: Project) -> None:
+        drawn.write("whole.yaml", WHOLE)
+        drawn.gert("exec", "whole.yaml", "--state-dir", "state", stdin="y\ny\n").ended(0)
+        text = drawn.gert("diagram", "last", "--state-dir", "state").ended(0).out
+        assert "✓ Change it<br/>sh:change<br/>⚠ approval" in text
+        assert "✓ Clean up" in text
+        # The second iteration failed.
+        assert "✗ ask" in text
+
+    @pytest.mark.parametrize("name", [["last"], ["--run", "last"], ["{prefix}"]])
+    def test_a_run_is_named_as_everywhere(self, drawn: Project, name: list[str]) -> None:
+        run_id = drawn.gert("exec", "book.yaml", "--state-dir", "state", "--json").ended(0).said["run_id"]
+        words = [word.format(prefix=run_id[:18]) for word in name]
+        assert run_id in drawn.gert("diagram", *words, "--state-dir", "state", "--format", "svg").ended(0).out
+
+    def test_graphviz_accepts_it(self, drawn: Project) -> None:
+        if shutil.which("dot") is None:
+            pytest.skip("there is no graphviz")
+        drawn.write("whole.yaml", WHOLE)
+        text = drawn.gert("diagram", "whole.yaml", "--format", "dot").ended(0).out
+        done = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0
+        assert done.stderr == ""

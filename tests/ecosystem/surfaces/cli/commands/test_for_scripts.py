@@ -156,7 +156,7 @@ def test_every_help_page_has_the_exit_codes() -> None:
             assert found is not None
             command = found  # type: ignore[assignment]
         shown = " ".join(command.get_help(click.Context(command, info_name="x")).split())
-        assert shown.count("Exit codes: 0 done, or waiting for approval, 1 a check failed, 2 usage error") == 1, words
+        assert shown.count("Exit codes: 0 done, or waiting for approval; 1 a check failed; 2 usage error") == 1, words
 
 
 class TestCompletion:

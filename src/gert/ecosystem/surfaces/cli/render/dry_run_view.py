@@ -1,6 +1,7 @@
 """The view of a dry run or a probe: the inputs, contract and needs of each step."""
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
@@ -13,7 +14,8 @@ from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import GovernanceDecision, StepComplete, StepStart
 from gert.kernel.governance.contract import Contract
-from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.command import masked_call
+from gert.kernel.runbook.program import Program, ToolLookup
 from gert.kernel.template import render_text
 
 
@@ -90,6 +92,19 @@ class DryRunView:
         contract = self._program.contract_of(step) if self._program is not None and step is not None else None
         return contract is not None and contract.omits_writes
 
+    def _lookup(self, step: StepStart) -> ToolLookup | None:
+        return self._program.tool_names.get(step.tool) if self._program is not None and step.tool else None
+
+    def _command(self, step: StepStart) -> Iterator[str]:
+        """The command line that would be run, without values of secrets."""
+        lookup = self._lookup(step)
+        tool = lookup.tool if lookup is not None else None
+        action = tool.actions.get(step.action or "") if tool is not None else None
+        if tool is None or action is None or tool.meta.transport != "stdio":
+            return
+        call = masked_call(tool, step.action or "", action, step.inputs)
+        yield f"command: {shlex.join([call.get('program', ''), *call.get('arguments', ())])}"
+
     def _about(self, step: StepStart) -> Iterator[str]:
         contract = step.contract_summary
         promises = [name for name in ("deterministic", "idempotent") if contract.get(name)]
@@ -97,12 +112,13 @@ class DryRunView:
         yield f"contract: {', '.join([*touched, *promises])}; risk {contract.get('risk')}"
         if step.step_id in self._rules:
             yield f"governance: {self._rules[step.step_id]}"
+        yield from self._command(step)
         for name, value in step.inputs.items():
             yield f"{name} = {render_text(value)}"
         if step.secrets:
             states = (f"{name} ({'set' if os.environ.get(name) else 'missing'})" for name in step.secrets)
             yield f"secrets: {', '.join(states)}"
-        lookup = self._program.tool_names.get(step.tool) if self._program is not None and step.tool else None
+        lookup = self._lookup(step)
         if lookup is not None and lookup.tool is not None and lookup.tool.meta.platform:
             here = platform()
             systems = lookup.tool.meta.platform

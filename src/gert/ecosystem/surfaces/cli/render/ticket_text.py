@@ -14,6 +14,8 @@ from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.text import printable
 
 HEADINGS: Final = ("ticket", "runbook", "step", "risk", "asked by", "since", "expires", "answers")
+SPARE: Final = ("since", "answers", "runbook", "asked by", "risk")
+"""Columns to drop on a narrow terminal, in this order."""
 COLOURS: Final = {"pending": "yellow", "approved": "green", "rejected": "red", "expired": "red", "abandoned": None}
 RISKS: Final = {"high": "red", "critical": "red", "medium": "yellow"}
 

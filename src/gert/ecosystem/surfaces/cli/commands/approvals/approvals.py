@@ -14,6 +14,7 @@ from gert.ecosystem.surfaces.cli.options import ledger_options, named_run
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.ticket_text import (
     HEADINGS,
+    SPARE,
     about,
     answered_text,
     row,
@@ -56,7 +57,7 @@ def list_(
         print_json([ticket_document(view, found.now, _resume(found, view)) for view in found.views])
     elif found.views:
         headings = (*HEADINGS, "status") if everything else HEADINGS
-        print_table(headings, [row(view, found.now, with_status=everything) for view in found.views])
+        print_table(headings, [row(view, found.now, with_status=everything) for view in found.views], SPARE)
         for view in found.views:
             if (resume := _resume(found, view)) is not None:
                 print_line(f"{view.id} is {answered_text(resume)}")

@@ -96,7 +96,7 @@ def list_(as_json: bool) -> int:
             ]
             for each in held
         ]
-        print_table(("variable", "for", "id", "algorithm", "can", "remark"), rows)
+        print_table(("variable", "for", "id", "algorithm", "can", "remark"), rows, ("remark", "id", "can"))
     else:
         print_line("no keys are set")
     return 1 if any(each.key is None for each in held) else 0

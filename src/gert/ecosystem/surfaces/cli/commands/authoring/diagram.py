@@ -3,14 +3,15 @@
 import click
 
 from gert.ecosystem.host.diagram.draw import FORMATS, draw, run_outline, runbook_outline
+from gert.ecosystem.host.runs.traces import names_run
 from gert.ecosystem.surfaces.cli.options import open_runs
 from gert.ecosystem.surfaces.cli.render.output import print_line
 from gert.errors import UsageError
 
 
 @click.command(name="diagram", epilog="Example: gert diagram runbooks/restart-pod.yaml --format svg -o restart.svg")
-@click.argument("runbook", required=False, metavar="[RUNBOOK]")
-@click.option("--run", "run_id", metavar="RUN", help="Draw this run, with the way it took.")
+@click.argument("runbook", required=False, metavar="[RUNBOOK|RUN]")
+@click.option("--run", "run_id", metavar="RUN", help="Run, in place of the argument.")
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), default="mermaid", show_default=True, help="Output format."
 )
@@ -29,13 +30,15 @@ def command(
     db: str | None,
     dsn: str | None,
 ) -> int:
-    """Draw RUNBOOK as text: steps, branches, lanes, loops, approvals and risk.
+    """Draw a runbook, or a run with the path it took: steps, branches, lanes, loops, approvals and risk.
 
-    The colour of a border is the risk; ⚠ is an approval, a dashed border a person or lanes. With --run, the result of
-    each step is shown as well. No step is executed.
+    RUN is the id of a run, a unique prefix of it, or `last`. The colour of a border is the risk; ⚠ is an approval, a
+    dashed border a person or lanes. No step is executed.
     """
+    if runbook is not None and run_id is None and names_run(runbook):
+        runbook, run_id = None, runbook
     if (runbook is None) == (run_id is None):
-        raise UsageError("expected a RUNBOOK or `--run`", hint="pass exactly one of them")
+        raise UsageError("expected a runbook or a run", hint="name one of them: a file, or a run such as `last`")
     if run_id is not None:
         with open_runs(state_dir, db, dsn) as runs:
             outline = run_outline(runs, runs.find(run_id))

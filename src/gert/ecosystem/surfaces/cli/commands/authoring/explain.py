@@ -93,6 +93,7 @@ def _table(explained: list[ExplainedStep]) -> None:
             ]
             for each in explained
         ],
+        spare=["promises", "by rule", "writes", "effects", "does"],
     )
 
 

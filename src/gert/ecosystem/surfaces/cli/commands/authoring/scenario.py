@@ -131,7 +131,7 @@ def list_command(names: tuple[str, ...], golden: bool, as_json: bool) -> int:
         )
         return 0
     headings = ("runbook", "scenario", "status", "expects", "recorded", "description")
-    print_table(headings, [_row(each) for each in found])
+    print_table(headings, [_row(each) for each in found], ("description", "recorded", "runbook"))
     print_line(plural(len(found), "scenario"))
     return 0
 

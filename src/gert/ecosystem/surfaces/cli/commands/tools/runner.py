@@ -101,7 +101,7 @@ def recover_(files: tuple[str, ...], look_only: bool, actor: str | None, as_json
             ]
             for each in found
         ]
-        print_table(("plan", "skill", "state", "remark"), rows)
+        print_table(("plan", "skill", "state", "remark"), rows, ("remark", "skill"))
     else:
         print_line(f"there are no plans in {project.state}")
     return Exit.NOT_COMPLETED if any(each.state == "in doubt" for each in found) else Exit.DONE
@@ -135,7 +135,7 @@ def list_(config: str | None, as_json: bool) -> int:
             ]
             for name, runner in sorted(project.runners.items())
         ]
-        print_table(("runner", "vendors", "domains", "programs", "skills"), rows)
+        print_table(("runner", "vendors", "domains", "programs", "skills"), rows, ("programs", "skills", "domains"))
     else:
         print_line("no runner is registered; set `runners` in gert-project.yaml")
     return 0

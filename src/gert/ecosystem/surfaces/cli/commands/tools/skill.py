@@ -31,7 +31,7 @@ def list_(config: str | None, as_json: bool) -> int:
             [(row["id"], None), (row["vendor"], None), (row["network"], None), (" ".join(row["runners"]), None)]
             for row in found
         ]
-        print_table(("skill", "vendor", "network", "runners"), rows)
+        print_table(("skill", "vendor", "network", "runners"), rows, ("network", "runners"))
     return 0
 
 

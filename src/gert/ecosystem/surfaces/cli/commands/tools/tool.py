@@ -1,4 +1,4 @@
-"""`gert tool`: list, show, check and import tools."""
+"""`gert tool`: write, try, list, show, check and import tools."""
 
 import asyncio
 import os
@@ -6,6 +6,7 @@ import os
 import click
 
 from gert.ecosystem.host.tools.find_tools import find_tools
+from gert.ecosystem.surfaces.cli.commands.tools.tool_new import new, try_
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line
 from gert.errors import Exit, UsageError
 from gert.kernel.foundation.text import printable
@@ -15,7 +16,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print the resul
 
 @click.group(epilog="Example: gert tool import --mcp 'uvx mcp-server-time' --name time")
 def command() -> None:
-    """List, show, check and import tools.
+    """Write, try, list, show, check and import tools.
 
     A tool is a `NAME.tool.yaml` file. A runbook finds it in `tools/` beside itself, in the project, or in the working
     directory.
@@ -127,3 +128,7 @@ def import_command(place: str, name: str | None, output: str | None, headers: tu
     else:
         print_import(imported)
     return Exit.DONE
+
+
+command.add_command(new)
+command.add_command(try_)

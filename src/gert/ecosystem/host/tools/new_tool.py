@@ -1,0 +1,243 @@
+"""Write a new tool file from an example command line or a program's `--help`, with a contract to review."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.host.config.files import is_there
+from gert.ecosystem.host.config.settings import require_sound
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.tools.example_command import ExampleAction, action_of, program_name
+from gert.ecosystem.host.tools.help_text import HelpText, read_help
+from gert.ecosystem.host.tools.tool_file import STDOUT, tool_path, write_tool
+from gert.ecosystem.process.environment import environment_for
+from gert.ecosystem.process.find_program import Programs
+from gert.ecosystem.process.helper import read_helper
+from gert.errors import UsageError
+from gert.kernel.events.runbook import Failure
+from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.governance.contract import UNKNOWN
+from gert.kernel.runbook.document import load
+from gert.kernel.runbook.documents.tool import API_VERSION
+
+HELP_TIMEOUT: Final = 10.0
+_LONGEST_FILE: Final = 1 << 20
+HELP_LIMIT: Final = 256 * 1024
+# Words that YAML reads as text; anything else is quoted.
+_PLAIN: Final = re.compile(
+    r"(?!(?:true|false|null|yes|no|on|off)$)[A-Za-z_/.]*[A-Za-z][A-Za-z0-9_./-]*|--?[A-Za-z][A-Za-z0-9-]*"
+)
+_HEADER: Final = (
+    "Written by `gert tool new`. Review it: gert knows nothing about this program but what you see here.",
+)
+_REVIEW: Final = (
+    "Effects are unknown, which is the highest risk. In the contract of each action, say what is true:",
+    "`effects: []` and `writes: []` if it only reads, otherwise what it touches, such as `effects: [network]` and",
+    "`writes: [pods]`. `idempotent: true` if calling it twice does no more than once.",
+)
+
+
+class NewTool(msgspec.Struct, frozen=True, kw_only=True):
+    """The result: the tool file and what it holds.
+
+    file: where it was written; None if it was not
+    actions: the inputs of each action
+    is_known: effects were given
+    is_added: the file existed, and the actions were added to it
+    """
+
+    name: str
+    file: str | None
+    text: str
+    actions: dict[str, list[str]]
+    is_known: bool
+    is_added: bool = False
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """What the author says of the effects; None is unknown."""
+
+    effects: tuple[str, ...] | None = None
+    writes: tuple[str, ...] | None = None
+    idempotent: bool = False
+
+    def contract(self) -> dict[str, Any]:
+        """The contract of each action."""
+        writes = self.writes if self.writes is not None else () if self.effects is not None else None
+        effects = self.effects if self.effects is not None else (UNKNOWN,)
+        said: dict[str, Any] = {"effects": list(effects)}
+        if writes is not None:
+            said["writes"] = list(writes)
+        return {**said, **({"idempotent": True} if self.idempotent else {})}
+
+
+def new_tool(
+    name: str,
+    examples: Sequence[Sequence[str]],
+    *,
+    environ: Mapping[str, str],
+    from_help: bool = False,
+    program: str | None = None,
+    action: str | None = None,
+    claims: Claims = Claims(),  # noqa: B008  # it is frozen
+    output: str | None = None,
+    working: str | None = None,
+) -> NewTool:
+    """Write a tool file; to one that exists, actions from examples are added."""
+    if not is_safe_name(name):
+        raise UsageError(f"`{name}` cannot be the name of a tool", hint="use letters, digits, `_`, `.` and `-`")
+    if not examples and not from_help:
+        raise UsageError(
+            "expected an example of a command, or `--from-help`",
+            hint=f"for example `gert tool new {name} -- {name} get <what>`, or `gert tool new {name} --from-help`",
+        )
+    workspace = Workspace(working)
+    file = tool_path(output, name, workspace)
+    before = _before(file, name) if file is not None and is_there(file) else None
+    if before is not None and (from_help or not examples):
+        raise UsageError(f"`{file}` exists already", hint="give an example to add an action, or another file with -o")
+    binary = program or (examples[0][0] if examples and examples[0] else name)
+    described: HelpText | None = None
+    if from_help:
+        described = read_help(_help_of(binary, environ, workspace.working), os.path.basename(binary))
+    actions = dict(_actions(examples, binary, described, claims, action))
+    document = {
+        "apiVersion": API_VERSION,
+        "meta": {
+            "name": name,
+            **({"description": described.description} if described is not None and described.description else {}),
+            "binary": binary,
+        },
+        "actions": {action: document for action, (document, _) in actions.items()},
+    }
+    is_known = claims.effects is not None
+    text = _text(document, described, is_known=is_known)
+    if before is not None:
+        text = _added(before, document)
+    require_sound(workspace.check(file or "tool", source=text.encode(), kind="tool"))
+    if file is not None:
+        write_tool(file, text)
+    return NewTool(
+        name=name,
+        file=file,
+        text=text,
+        actions={action: list(made.inputs) for action, (_, made) in actions.items()},
+        is_known=is_known,
+        is_added=before is not None,
+    )
+
+
+def _before(file: str, name: str) -> str:
+    """The text of an existing tool file of this name."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            text = opened.read(_LONGEST_FILE)
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"`{file}` exists and cannot be read", hint="choose another file with -o") from None
+    document = load(text.encode(), kind="tool", file_name=file)
+    if document.model is None or document.model.meta.name != name:
+        raise UsageError(f"`{file}` exists and is not the tool `{name}`", hint="choose another file with -o")
+    return text
+
+
+def _added(before: str, document: dict[str, Any]) -> str:
+    """The file with more actions at its end; nothing else of it changes."""
+    old = load(before.encode(), kind="tool", file_name="tool").model
+    if document["meta"]["binary"] != old.meta.binary:
+        raise UsageError(f"the program of the tool is `{old.meta.binary}`", hint="a tool file has one program")
+    for name in document["actions"]:
+        if name in old.actions:
+            raise UsageError(f"the tool has an action `{name}` already", hint="name the new one with --action")
+    text = "\n".join([before.rstrip("\n"), *_yaml(document["actions"], 1)]) + "\n"
+    new = load(text.encode(), kind="tool", file_name="tool").model
+    if new is None or set(new.actions) != {*old.actions, *document["actions"]}:
+        raise UsageError(
+            "the actions cannot be added to this file, because `actions` is not its last key",
+            hint="print them with `-o -`, and add them yourself",
+        )
+    return text
+
+
+def _actions(
+    examples: Sequence[Sequence[str]], binary: str, described: HelpText | None, claims: Claims, chosen: str | None
+) -> "list[tuple[str, tuple[dict[str, Any], ExampleAction]]]":
+    made: dict[str, tuple[dict[str, Any], ExampleAction]] = {}
+    contract = claims.contract()
+    for words in examples:
+        action = action_of(words)
+        if chosen is not None and words is examples[0]:
+            action = msgspec.structs.replace(action, name=chosen)
+        if program_name(words) != os.path.basename(binary):
+            raise UsageError(f"`{words[0]}` is another program than `{binary}`", hint="a tool file has one program")
+        if action.name in made:
+            raise UsageError(f"two examples make the action `{action.name}`", hint="name the first one with --action")
+        about = described.commands.get(action.name) if described is not None else None
+        made[action.name] = (action.document(contract, about), action)
+    if described is not None and not examples:
+        program = os.path.basename(binary)
+        for command, about in described.commands.items():
+            action = ExampleAction(command.replace("-", "_"), [program, command], {})
+            made[action.name] = (action.document(contract, about), action)
+        if not made:
+            action = action_of([program, *(f"<{argument}>" for argument in described.arguments)])
+            made[action.name] = (action.document(contract), action)
+    return list(made.items())
+
+
+def _text(document: dict[str, Any], described: HelpText | None, *, is_known: bool) -> str:
+    review = () if is_known else _REVIEW
+    lines = [f"# {line}" for line in (*_HEADER, *review)]
+    lines += _yaml(document)
+    if described is not None and described.options:
+        lines += ["", "# Options of the program; add those you need to `argv`:"]
+        lines += [f"#   {option}  {about}" for option, about in described.options.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _yaml(document: dict[str, Any], depth: int = 0) -> Iterator[str]:
+    """The document with lists and parameters on one line, as people write them."""
+    for key, value in document.items():
+        indent = "  " * depth
+        if isinstance(value, dict) and not (depth > 3 and all(not isinstance(each, dict) for each in value.values())):
+            yield f"{indent}{key}:"
+            yield from _yaml(value, depth + 1)
+        else:
+            yield f"{indent}{key}: {_flow(value)}"
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key}: {_flow(each)}' for key, each in value.items())} }}"
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+        return msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def _help_of(program: str, environ: Mapping[str, str], folder: str) -> str:
+    """What `PROGRAM --help` prints."""
+    found = Programs().find(program, folder, environ)
+    if isinstance(found, Failure):
+        raise UsageError(found.message, hint="name the program with --program, or give an example instead")
+    try:
+        printed = read_helper(
+            [found, "--help"],
+            environment_for((), environ, frozenset()),
+            limit=HELP_LIMIT,
+            timeout=HELP_TIMEOUT,
+            with_errors=True,
+        )
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise UsageError(f"`{program} --help` cannot be run: {why}", hint="give an example instead") from None
+    text = printed.stdout.decode("utf-8", "replace")
+    if not text.strip():
+        raise UsageError(f"`{program} --help` printed nothing", hint="give an example instead")
+    return text
+
+
+__all__ = ["STDOUT", "Claims", "NewTool", "new_tool"]
