@@ -53,7 +53,9 @@ def python_of(version: str) -> str | None:
     """A Python of this version that starts, also where a manager of versions puts a stand-in on PATH."""
     found = [shutil.which(f"python{version}"), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))]
     for each in filter(None, found):
-        says = subprocess.run([each, "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=False)
+        says = subprocess.run(
+            [each, "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=False
+        )
         if says.stdout.startswith(f"{version}."):
             return each
     return None

@@ -24,7 +24,10 @@ TOOL = """apiVersion: tool/v0
 meta: { name: say, binary: echo }
 contract: { effects: [process], writes: [], idempotent: true, outputs: { text: { type: string } } }
 actions:
-  words: { argv: [echo, "{{ .words }}"], contract: { inputs: { words: { type: string, required: true } } }, extract: { text: { from: stdout } } }
+  words:
+    argv: [echo, "{{ .words }}"]
+    contract: { inputs: { words: { type: string, required: true } } }
+    extract: { text: { from: stdout } }
 """
 RUNBOOK = """apiVersion: kernel/v0
 meta:
@@ -59,7 +62,15 @@ CASES: dict[str, list[str]] = {
 }
 # Maps whose keys are words of a user.
 FREE = {"inputs", "outputs", "meta", "tool_hashes", "policy_hashes", "input_sources", "extensions", "codes"}
-WORDS = {str: "text", bool: "true or false", int: "number", float: "number", type(None): "null", dict: "object", list: "list"}
+WORDS = {
+    str: "text",
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    type(None): "null",
+    dict: "object",
+    list: "list",
+}
 
 
 def page() -> str:
@@ -89,7 +100,8 @@ def _project() -> Iterator[None]:
             "runbooks/wrong.yaml": RUNBOOK.replace(".name }}", ".nmae }}"),
             f"{scenarios}/agreed/scenario.yaml": answers,
             f"{scenarios}/agreed/test.yaml": "expected_outcome: resolved\n",
-            f"{scenarios}/refused/scenario.yaml": answers + "approvals: { hello: { approved: false, approver: bob } }\n",
+            f"{scenarios}/refused/scenario.yaml": answers
+            + "approvals: { hello: { approved: false, approver: bob } }\n",
             f"{scenarios}/refused/test.yaml": "expected_status: failed\n",
         }.items():
             Path(folder, path).parent.mkdir(parents=True, exist_ok=True)

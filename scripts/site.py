@@ -1,7 +1,7 @@
 """Build the site from docs/, the examples and the changelog; broken links fail.
 
-Pages link to each other as files do in a checkout, so that they also work where a repository is read in a browser. In the
-site docs/ is the root, and everything beside it moves below.
+Pages link to each other as files do in a checkout, so that they also work where a repository is read in a browser.
+In the site docs/ is the root, and everything beside it moves below.
 """
 
 import os
@@ -55,7 +55,9 @@ def _list_files(folder: Path) -> None:
     """Give a folder without a page one that lists its files, because a site has no listings."""
     if (page := folder / "README.md").exists():
         return
-    rows = [f"- [`{each.name}`]({each.name}{'/README.md' if each.is_dir() else ''})" for each in sorted(folder.iterdir())]
+    rows = [
+        f"- [`{each.name}`]({each.name}{'/README.md' if each.is_dir() else ''})" for each in sorted(folder.iterdir())
+    ]
     page.write_text(f"# {folder.name}\n\n" + "\n".join(rows) + "\n", encoding="utf-8")
 
 

@@ -18,9 +18,7 @@ SESSIONS = [page for page in PAGES if "```console" in page.read_text(encoding="u
 
 
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_do_what_it_shows(
-    page: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     text = page.read_text(encoding="utf-8")
     commands, stubs = session_of(text)
     dsn = request.getfixturevalue("dsn") if "<!-- postgres -->" in text else None

@@ -66,7 +66,10 @@ def run(command: str, folder: Path, python: Path, **more: str) -> str:
 def test_the_bill_of_materials_lists_what_an_installation_needs_and_nothing_else() -> None:
     bill = sbom.bill(__version__)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
+    wanted = [
+        *project["dependencies"],
+        *(each for extra in project["optional-dependencies"].values() for each in extra),
+    ]
     names = {component["name"] for component in bill["components"]}
     assert {re.split(r"[>=\[]", each)[0] for each in wanted} <= names
     assert names.isdisjoint({"pytest", "ruff", "mypy", "zensical", "gert"})
@@ -98,7 +101,11 @@ def test_the_commands_of_the_pipeline_pass_with_the_wheel(released: Path, empty_
     subprocess.run([sys.executable, "-m", "gert", "init", str(project)], check=True, capture_output=True)
     shutil.copytree(released, project / "vendor")
     git = "git -c user.name=a -c user.email=a@example.com"
-    run(f"git init -q -b main && git add . && {git} commit -qm first && git update-ref refs/remotes/origin/main HEAD", project, empty_python)
+    run(
+        f"git init -q -b main && git add . && {git} commit -qm first && git update-ref refs/remotes/origin/main HEAD",
+        project,
+        empty_python,
+    )
     more = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     commands = [step["run"] for step in workflow["jobs"]["test"]["steps"] if "run" in step]
     assert len(commands) == 6
