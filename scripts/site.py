@@ -12,9 +12,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-STAGED = ROOT / "build" / "site-source"
-"""What `docs_dir` in zensical.toml names."""
-
 BESIDE = ("examples", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "scripts/demo_service.py")
 """What pages link to outside docs/. A page for the start of a repository is none of the site: docs/index.md is."""
 
@@ -88,18 +85,26 @@ def _link(target: str, page: Path) -> str:
     return os.path.relpath(in_site(path), in_site(page).parent)
 
 
-def main() -> int:
-    """Stage, then build; the exit code is that of the build."""
-    if nowhere := stage(STAGED):
-        print("\n".join(f"error: a link leads nowhere: {each}" for each in nowhere), file=sys.stderr)
-        return 1
+def build(folder: Path) -> list[str]:
+    """Build the site into `site/` of a folder; give what is wrong with it."""
+    if nowhere := stage(folder / "site-source"):
+        return [f"a link leads nowhere: {each}" for each in nowhere]
+    shutil.rmtree(folder / "site", ignore_errors=True)
+    settings = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    (folder / "zensical.toml").write_text(settings, encoding="utf-8")
     command = [str(Path(sys.executable).parent / "zensical"), "build", "--strict", "--clean"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        print(done.stdout + done.stderr.partition("Traceback")[0], file=sys.stderr)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return [] if done.returncode == 0 else [done.stdout + done.stderr.partition("Traceback")[0]]
+
+
+def main() -> int:
+    """Build into build/site."""
+    folder = ROOT / "build"
+    folder.mkdir(exist_ok=True)
+    if problems := build(folder):
+        print("\n".join(f"error: {each}" for each in problems), file=sys.stderr)
         return 1
-    pages = sum(1 for _ in (ROOT / "build" / "site").rglob("*.html"))
-    print(f"✓ {pages} pages in build/site")
+    print(f"✓ {sum(1 for _ in (folder / 'site').rglob('*.html'))} pages in build/site")
     return 0
 
 
