@@ -32,7 +32,7 @@ PIECE = re.compile(
 )
 FOLDER = "/srv/ops"
 """How pages write the folder that a session runs in."""
-LIMIT = 90
+LIMIT = 200
 """Seconds that a page may take, on a busy machine."""
 
 
