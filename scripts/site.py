@@ -4,6 +4,7 @@ Pages link to each other as files do in a checkout, so that they also work where
 In the site docs/ is the root, and everything beside it moves below.
 """
 
+import html
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ BESIDE = ("examples", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "scrip
 """What pages link to outside docs/. A page for the start of a repository is none of the site: docs/index.md is."""
 
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
+PIPE = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -68,7 +70,13 @@ def _moved(text: str, page: Path) -> str:
     parts = BLOCK.split(text)
     for number in range(0, len(parts), 2):
         parts[number] = LINK.sub(lambda found: found[1] + _link(found[2], page) + found[3], parts[number])
+        parts[number] = PIPE.sub(_code_with_pipes, parts[number])
     return "".join(parts)
+
+
+def _code_with_pipes(found: re.Match[str]) -> str:
+    """Code in a table whose pipes are escaped, as a repository's pages need it; the site would show the escapes."""
+    return f"<code>{html.escape(found[1]).replace(chr(92) + '|', '&#124;')}</code>"
 
 
 def _link(target: str, page: Path) -> str:
