@@ -24,7 +24,10 @@ TOOL = """apiVersion: tool/v0
 meta: { name: say, binary: echo }
 contract: { effects: [process], writes: [], idempotent: true, outputs: { text: { type: string } } }
 actions:
-  words: { argv: [echo, "{{ .words }}"], contract: { inputs: { words: { type: string, required: true } } }, extract: { text: { from: stdout } } }
+  words:
+    argv: [echo, "{{ .words }}"]
+    contract: { inputs: { words: { type: string, required: true } } }
+    extract: { text: { from: stdout } }
 """
 RUNBOOK = """apiVersion: kernel/v0
 meta:

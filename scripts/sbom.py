@@ -1,7 +1,7 @@
 """Write a software bill of materials (CycloneDX 1.6, JSON) of gert and what it installs, from uv.lock.
 
-It lists what an installation with every extra needs, with the version of each package and the address and hash of each of its
-files. Tools of developers are left out. Nothing is looked up: what it says is what the lock file pins.
+It lists what an installation with every extra needs, with the version of each package and the address and hash of
+each of its files. Tools of developers are left out. Nothing is looked up: what it says is what the lock file pins.
 """
 
 import json

@@ -49,10 +49,8 @@ VARIABLES = {
     "XDG_STATE_HOME": "Base of your state directory outside of projects.",
     "PAGER": "Program that `gert-tui` opens long output with.",
 }
-FILES = (
-    "Each variable that holds a key has a variant that ends in `_FILE` and names a file; "
-    "see [security](security.md#keys-as-files)."
-)
+FILES = """Each variable that holds a key has a variant that ends in `_FILE` and names a file; see
+[security](security.md#keys-as-files)."""
 
 
 def page() -> str:

@@ -1,9 +1,10 @@
 """Build the site from docs/, the examples and the changelog; broken links fail.
 
-Pages link to each other as files do in a checkout, so that they also work where a repository is read in a browser. In the
-site docs/ is the root, and everything beside it moves below.
+Pages link to each other as files do in a checkout, so that they also work where a repository is read in a browser.
+In the site docs/ is the root, and everything beside it moves below.
 """
 
+import html
 import os
 import re
 import shutil
@@ -12,13 +13,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-STAGED = ROOT / "build" / "site-source"
-"""What `docs_dir` in zensical.toml names."""
-
 BESIDE = ("examples", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "scripts/demo_service.py")
 """What pages link to outside docs/. A page for the start of a repository is none of the site: docs/index.md is."""
 
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
+PIPE = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -71,7 +70,13 @@ def _moved(text: str, page: Path) -> str:
     parts = BLOCK.split(text)
     for number in range(0, len(parts), 2):
         parts[number] = LINK.sub(lambda found: found[1] + _link(found[2], page) + found[3], parts[number])
+        parts[number] = PIPE.sub(_code_with_pipes, parts[number])
     return "".join(parts)
+
+
+def _code_with_pipes(found: re.Match[str]) -> str:
+    """Code in a table whose pipes are escaped, as a repository's pages need it; the site would show the escapes."""
+    return f"<code>{html.escape(found[1]).replace(chr(92) + '|', '&#124;')}</code>"
 
 
 def _link(target: str, page: Path) -> str:
@@ -88,18 +93,26 @@ def _link(target: str, page: Path) -> str:
     return os.path.relpath(in_site(path), in_site(page).parent)
 
 
-def main() -> int:
-    """Stage, then build; the exit code is that of the build."""
-    if nowhere := stage(STAGED):
-        print("\n".join(f"error: a link leads nowhere: {each}" for each in nowhere), file=sys.stderr)
-        return 1
+def build(folder: Path) -> list[str]:
+    """Build the site into `site/` of a folder; give what is wrong with it."""
+    if nowhere := stage(folder / "site-source"):
+        return [f"a link leads nowhere: {each}" for each in nowhere]
+    shutil.rmtree(folder / "site", ignore_errors=True)
+    settings = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    (folder / "zensical.toml").write_text(settings, encoding="utf-8")
     command = [str(Path(sys.executable).parent / "zensical"), "build", "--strict", "--clean"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        print(done.stdout + done.stderr.partition("Traceback")[0], file=sys.stderr)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return [] if done.returncode == 0 else [done.stdout + done.stderr.partition("Traceback")[0]]
+
+
+def main() -> int:
+    """Build into build/site."""
+    folder = ROOT / "build"
+    folder.mkdir(exist_ok=True)
+    if problems := build(folder):
+        print("\n".join(f"error: {each}" for each in problems), file=sys.stderr)
         return 1
-    pages = sum(1 for _ in (ROOT / "build" / "site").rglob("*.html"))
-    print(f"✓ {pages} pages in build/site")
+    print(f"✓ {sum(1 for _ in (folder / 'site').rglob('*.html'))} pages in build/site")
     return 0
 
 

@@ -13,6 +13,7 @@
 Everything on a page runs in one shell, in one folder that is empty at first.
 """
 
+import contextlib
 import os
 import re
 import signal
@@ -31,7 +32,7 @@ PIECE = re.compile(
 )
 FOLDER = "/srv/ops"
 """How pages write the folder that a session runs in."""
-LIMIT = 90
+LIMIT = 200
 """Seconds that a page may take, on a busy machine."""
 
 
@@ -139,10 +140,8 @@ def play(commands: list[Command], stubs: list[str], folder: Path, dsn: str | Non
         pass  # the command that hangs has no exit code
     finally:
         # What a page leaves running in the background, and the shell itself where it hangs.
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         shell.wait()
     return [
         (

@@ -9,6 +9,8 @@ SLOW: Final = (
     "ecosystem/surfaces/cli/redrive/test_resume_walks.py",
     "ecosystem/surfaces/cli/exec/test_kill.py",
     "ecosystem/host/agent/test_chaos.py",
+    "test_docs_commands.py",
+    "test_release.py",
     "test_demo.py",
     "test_examples.py",
     "ecosystem/ledger/test_processes.py",

@@ -83,11 +83,11 @@ def test_every_command_and_option_in_the_docs_exists() -> None:
 
 
 OWN = ("agents-under-policy.md", "extensions.md", "mcp-server.md", "editors.md", "tui.md", "runners.md")
-"""Pages of features whose own tests run their commands."""
+"""Pages that are written with their features, and are no sessions yet: only names and options are checked."""
 
 
 def test_every_block_of_commands_is_a_session() -> None:
-    """A block that shows how to call gert is played, unless the tests of its feature do that."""
+    """A block that shows how to call gert is played."""
     missed = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")

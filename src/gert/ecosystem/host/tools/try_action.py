@@ -13,9 +13,9 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.world.console import Console
-from gert.ecosystem.host.runs.entry import Place
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs
+from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.host.tools.find_tools import FoundTool, ToolAction, find_tools
 from gert.errors import UsageError
 from gert.kernel.engine.inputs import GivenInput
@@ -221,7 +221,7 @@ def _printed(run_id: str, found_tool: FoundTool, options: TryOptions, environ: M
     found = {"stdout": "", "stderr": ""}
     root = Workspace().project_root(_folder(found_tool))
     with Runs(Place(state_dir(options.state_dir, root, environ))) as runs:
-        for piece in Logs(runs.archive, run_id).read():
+        for piece in Logs(runs.reader, run_id).read():
             if not piece.is_preview:
                 found[piece.stream] += piece.text
     return found

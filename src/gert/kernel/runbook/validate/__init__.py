@@ -29,7 +29,7 @@ from gert.kernel.runbook.validate.domain.files.policy_test_file import policy_te
 from gert.kernel.runbook.validate.domain.files.scenario_file import scenario_file, test_file
 from gert.kernel.runbook.validate.domain.files.skill_file import runner_settings, secrets_policy_file, skill_file
 from gert.kernel.runbook.validate.domain.files.tool_file import tool_file
-from gert.kernel.runbook.validate.domain.names.names import variables
+from gert.kernel.runbook.validate.domain.names import variables
 from gert.kernel.runbook.validate.facts import NO_FACTS, Facts
 from gert.kernel.runbook.validate.semantic import semantic
 
