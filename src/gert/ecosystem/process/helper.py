@@ -1,13 +1,20 @@
 """Helper programs that gert itself uses: git, and worker processes of `gert test`. Tools are started by `child`."""
 
 import asyncio
+import os
+import select
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gert.ecosystem.process.own_process import reaped, started
+
+_LOOK: Final = 0.2
+"""Seconds between two looks at the clock while a program says nothing."""
 
 
 class Output(NamedTuple):
@@ -29,19 +36,50 @@ def run_helper(command: Sequence[str], environ: Mapping[str, str], *, stdin: byt
     return Output(done.returncode, done.stdout, done.stderr)
 
 
-def read_helper(command: Sequence[str], environ: Mapping[str, str], *, limit: int, timeout: float) -> Output:
-    """Run a program and return at most `limit` bytes of its output; a longer output ends it, and so does `timeout`."""
+def read_helper(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    limit: int,
+    timeout: float,
+    given_up: threading.Event | None = None,
+) -> Output:
+    """Run a program and return at most `limit` bytes of its output; a longer output ends it, and so does `timeout`.
+
+    What it started in its session ends with it, and a descendant that left the session and still holds its output
+    is not waited for.
+
+    given_up: set by a caller that no longer waits
+    """
     with subprocess.Popen(  # noqa: S603  # as above
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environ,
+        start_new_session=True,
     ) as process:
-        timer = threading.Timer(timeout, process.kill)
-        timer.start()
+        deadline, data = time.monotonic() + timeout, bytearray()
+        output = process.stdout.fileno() if process.stdout is not None else -1
         try:
-            data = process.stdout.read(limit) if process.stdout is not None else b""
-            return Output(0 if len(data) == limit else process.wait(), data)
+            while len(data) < limit:
+                if time.monotonic() > deadline or (given_up is not None and given_up.is_set()):
+                    return Output(-signal.SIGKILL, bytes(data))
+                if not select.select([output], [], [], _LOOK)[0]:
+                    continue
+                block = os.read(output, limit - len(data))
+                if not block:
+                    break
+                data += block
+            return Output(
+                0 if len(data) == limit else process.wait(max(_LOOK, deadline - time.monotonic())), bytes(data)
+            )
+        except subprocess.TimeoutExpired:
+            return Output(-signal.SIGKILL, bytes(data))
         finally:
-            process.kill()
-            timer.cancel()
+            if process.returncode is None:  # it is not reaped, so its session is still its own
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 async def start_worker(command: Sequence[str], *, limit: int) -> asyncio.subprocess.Process:

@@ -17,6 +17,7 @@ from gert.errors import Refused
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.documents.skill import ProgramBlock
+from gert.kernel.runbook.program import SkillLookup
 from gert.kernel.runner.record import Isolation
 
 SOCKET: Final = "/run/gert/gateway.sock"
@@ -86,10 +87,12 @@ def isolation_of(machine: Machine, *, unsandboxed: bool) -> Isolation:
     return Isolation(level="none", enforced=("clean environment and descriptors",), not_enforced=ENFORCED[:-1])
 
 
-def read_files(program: ProgramBlock, folder: str) -> dict[str, bytes]:
-    """Read the files of a program; Refused where one is not what the skill says."""
+def read_files(lookup: SkillLookup) -> dict[str, bytes]:
+    """Read the files of a skill that is a program; Refused where one is not what the skill says."""
     found: dict[str, bytes] = {}
-    for name, expected in program.files.items():
+    program: ProgramBlock | None = lookup.document.model.program
+    folder = os.path.dirname(os.path.abspath(lookup.file))
+    for name, expected in program.files.items() if program is not None else ():
         path = os.path.join(folder, name)
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -99,7 +102,11 @@ def read_files(program: ProgramBlock, folder: str) -> dict[str, bytes]:
             why = (problem.strerror or str(problem)).lower()
             raise Refused("skill/file", f"the file `{name}` of the skill cannot be read: {why}") from None
         if digest(data) != expected:
-            raise Refused("skill/file", f"the file `{name}` is not the one that the skill names")
+            raise Refused(
+                "skill/file",
+                f"the file `{name}` is not the one that the skill names",
+                hint=f"if it is meant to be, write its digest into {lookup.file}: {digest(data)}",
+            )
         found[name] = data
     return found
 

@@ -64,13 +64,17 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
-    """A response, cut at the limit of the policy."""
+    """A response, cut at the limit of the policy.
+
+    url: where it comes from, after redirects
+    """
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
     address: str
     is_cut: bool = False
+    url: str = ""
 
 
 class Meter:
@@ -86,7 +90,7 @@ async def send(request: Outgoing, policy: NetworkPolicy, reach: Reach, meter: Me
     for _ in range(_MAX_REDIRECTS + 1):
         received = await _exchange(request, policy, reach, meter)
         if received.status not in _REDIRECTS:
-            return received
+            return msgspec.structs.replace(received, url=f"https://{request.host}{request.target}")
         request = _redirected(request, received, policy, first)
     raise Refused("network/redirect", f"the vendor redirected more than {_MAX_REDIRECTS} times")
 
@@ -108,7 +112,10 @@ def _redirected(request: Outgoing, received: Received, policy: NetworkPolicy, fi
     host = parts.hostname or ""
     kept = tuple(pair for pair in request.headers if host == first or pair[0] not in request.secret_headers)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return msgspec.structs.replace(request, host=host, target=target, headers=kept)
+    if not target.isascii() or any(character <= " " for character in target):
+        raise RefusedResponse("network/redirect", "the vendor redirected to what is not a URL", received)
+    # The body may hold the secret, and a redirected GET has no need of one.
+    return msgspec.structs.replace(request, host=host, target=target, headers=kept, body=b"")
 
 
 class RefusedResponse(Refused):
@@ -243,8 +250,16 @@ async def _read(peer: h11.Connection, reader: asyncio.StreamReader, limit: int, 
 def _received(head: h11.Response | None, body: bytes, address: str, *, is_cut: bool = False) -> Received:
     if head is None:
         raise EOFError
-    headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
+    headers = tuple((name.decode("latin-1"), _header(value)) for name, value in head.headers)
     return Received(status=head.status_code, headers=headers, body=body, address=address, is_cut=is_cut)
+
+
+def _header(value: bytes) -> str:
+    """The text of a header: a secret in UTF-8 that is read as Latin-1 would not be found in it."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:

@@ -60,14 +60,21 @@ async def recover(
 
     look_only: change nothing
     """
-    plans = {plan.plan_id: (plan, file) for file in (*files, *_stored(project.state)) if (plan := _readable(file))}
+    plans: dict[str, tuple[Plan, str | None]] = {}
+    for file in _stored(project.state):
+        if (plan := _readable(file)) is not None:
+            plans[plan.plan_id] = plan, file
+    named = [(load_plan(file), file) for file in files]
+    plans |= {plan.plan_id: (plan, file) for plan, file in named}
     async with AsyncExitStack() as held:
         ledger = await _ledger(project, held, look_only=look_only)
         if ledger is not None:
             for plan in await _executed(ledger):
-                plans.setdefault(plan.plan_id, (plan, None))  # type: ignore[arg-type]
-        for plan, file in sorted(plans.values(), key=lambda each: each[0].plan_id):
-            yield await _recovered(project, ledger, plan, file, actor, now, look_only=look_only)
+                known = plans.get(plan.plan_id)
+                if known is None or known[0] != plan:
+                    plans[plan.plan_id] = plan, None  # another plan with the id of an executed one was never executed
+        for _, (plan, found) in sorted(plans.items()):
+            yield await _recovered(project, ledger, plan, found, actor, now, look_only=look_only)
 
 
 async def _ledger(project: RunnerProject, held: AsyncExitStack, *, look_only: bool) -> Ledger | None:

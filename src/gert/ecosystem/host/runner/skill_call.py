@@ -13,6 +13,7 @@ from gert.ecosystem.host.runner.dispatch import Dispatched, dispatch
 from gert.ecosystem.host.runner.plan_files import store_plan, write_authorization
 from gert.ecosystem.host.runner.plan_state import state_of
 from gert.ecosystem.host.runner.project import RunnerProject
+from gert.ecosystem.runners.sandbox import read_files
 from gert.errors import InDoubt, Refused
 from gert.kernel.governance.contract import Contract, resolve
 from gert.kernel.governance.decide import decide
@@ -44,6 +45,7 @@ def plan_call(project: RunnerProject, order: Order, *, with_ledger: bool = True)
     with_ledger: it is spent in the ledger of the project; otherwise once in each state directory
     """
     lookup = project.skill(order.skill_id)
+    read_files(lookup)
     skill = lookup.document.model
     plan = make_plan(order, skill, lookup.document.digest, project.runners, project.ledger if with_ledger else None)
     project.allow_secret(skill, plan.secret_ref, plan.scope)

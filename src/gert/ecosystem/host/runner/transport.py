@@ -39,6 +39,7 @@ from gert.kernel.runner.plan import (
     Order,
     Plan,
     attempt_of,
+    check_dispatched,
     check_skill,
     plan_data,
     plan_digest,
@@ -121,6 +122,7 @@ class RunnerTransport:
                 if action.plan is None:
                     skill = self._project.skill(action.skill or "").document.model
                     route(skill, self._project.runners, action.runner)
+                    check_dispatched(action.secret_ref)
                     self._project.allow_secret(skill, action.secret_ref, skill.scopes)
         if is_real:
             plan_signing_key(self._project.environ)
@@ -189,6 +191,8 @@ class RunnerTransport:
         attempt = attempt_of(str(approved.get("plan_id"))) if approved is not None else self._attempts.get(call, 1)
         while attempt <= MAX_ATTEMPTS:
             plan = self._plan(action, ask.inputs, call, ask.path, attempt)
+            if approved is not None and plan_data(plan) != approved:
+                return _outdated(plan)
             known = await state_of(plan, self._project.database, self._project.state)
             if known.state == "recorded" and known.record is not None:
                 return _recorded(known.record)
@@ -266,6 +270,9 @@ class RunnerTransport:
 
     async def _authorize(self, action: ActionBlock, file: str, ask: CallTool, grant: Grant) -> ToolAnswer:
         plan = self._given(file, action, ask.inputs)
+        # The file is read once more after it was approved, and what is signed is what was approved.
+        if ask.approval is not None and plan_data(plan) != ask.approval.plan:
+            return _outdated(plan)
         if (await state_of(plan, self._project.database, self._project.state)).state != "unspent":
             raise Refused("spent/plan", f"the plan `{plan.plan_id}` was executed before")
         key = plan_signing_key(self._project.environ)
@@ -274,6 +281,11 @@ class RunnerTransport:
         )
         outputs = {"authorization": written, "plan_id": plan.plan_id, "digest": plan_digest(plan)}
         return ToolAnswer(outputs=outputs)
+
+
+def _outdated(plan: Plan) -> ToolAnswer:
+    reason = f"the plan `{plan.plan_id}` is not the one that was approved"
+    return ToolAnswer(failure=Failure("approval_outdated", reason))
 
 
 def _result(result: SkillResult) -> ToolAnswer:
