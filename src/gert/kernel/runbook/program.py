@@ -158,9 +158,13 @@ class Program:
             tool, action = self.tool_of(step), self.action_of(step)
             if tool is None or action is None:
                 return None
-            outer = self._skill_contract(action[1]) if tool.meta.transport == RUNNER else NOTHING
-            self._action_contracts[key] = resolve(outer, declared(tool.contract), declared(action[1].contract))
+            self._action_contracts[key] = self.contract_of_action(tool, action[1])
         return self._action_contracts[key]
+
+    def contract_of_action(self, tool: Tool, action: ActionBlock) -> Contract:
+        """Return the contract of an action: of its skill, if it calls one, then of the tool, then its own."""
+        outer = self._skill_contract(action) if tool.meta.transport == RUNNER else NOTHING
+        return resolve(outer, declared(tool.contract), declared(action.contract))
 
     def skill_of(self, action: ActionBlock) -> Skill | None:
         """Return the skill that an action names, if it was found and is valid."""

@@ -142,6 +142,11 @@ def artifacts_of(plan_id: str, day: str) -> Artifacts:
     )
 
 
+def day_of(plan: Plan) -> str:
+    """Return the date in the paths of a plan's artifacts."""
+    return plan.artifacts.record.removeprefix(RUNS).partition("/")[0]
+
+
 def plan_id_of(run_id: str, call: str, attempt: int = 1) -> str:
     """Return the id of the plan of a call in a run: the same whenever the run is driven again.
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from pydantic import BaseModel
@@ -35,10 +35,13 @@ from gert.kernel.engine.requests import CallTool, ToolAnswer
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import secret_ref
-from gert.kernel.governance.contract import Contract, resolve
+from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Decision, decide
 from gert.kernel.governance.risk import risk_of
-from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.agent.skill_calls import SkillCalls
 
 _MOST_OPEN: Final = 16
 """Runs whose servers are kept between calls."""
@@ -79,6 +82,8 @@ class ToolPack:
         self._calls = _RunCallers(self._prepared, self._inputs, self._redactor)
         start = prefix if prefix is not None else f"{self._tool.meta.name}_"
         self._actions = {f"{start}{name}".replace(".", "_"): name for name in self._chosen(actions)}
+        chosen = [self._tool.actions[each] for each in self._actions.values()]
+        self._skills = _skills(self._prepared, chosen) if self._tool.meta.transport == RUNNER else None
         self.decisions: dict[str, Decision] = {
             name: decide(self._contract(action), self._prepared.floor.policies)
             for name, action in self._actions.items()
@@ -105,8 +110,7 @@ class ToolPack:
         return list(known if wanted is None else wanted)
 
     def _contract(self, action: str) -> Contract:
-        blocks = (self._tool.contract, self._tool.actions[action].contract)
-        return resolve(*(block.declared() for block in blocks if block is not None))
+        return self._prepared.program.contract_of_action(self._tool, self._tool.actions[action])
 
     def _register(self, port: LocalToolRegistry, name: str, action: str, lock: asyncio.Lock | None) -> None:
         contract, block = self._contract(action), self._tool.actions[action]
@@ -127,9 +131,14 @@ class ToolPack:
             call,
             name=name,
             side_effect=_has_side_effect(contract),
-            tool_version=self._digest[:19].replace("sha256:", "") or "1.0.0",
+            tool_version=self._version(block),
             risk_level=risk_of(contract).word,  # type: ignore[arg-type]
         )
+
+    def _version(self, block: ActionBlock) -> str:
+        if self._skills is not None:
+            return self._skills.version(block, self._digest)
+        return self._digest[:19].replace("sha256:", "") or "1.0.0"
 
     async def _call(
         self, action: str, contract: Contract, arguments: BaseModel, context: ToolExecutionContext
@@ -163,8 +172,11 @@ class ToolPack:
         async with self._calls.of(run_id) as callers:
             try:
                 async with asyncio.timeout(ask.timeout):
-                    transport = callers.transports[self._tool.meta.transport]
-                    answer = await transport.call(self._tool, ask.action, block, ask)
+                    if self._skills is not None:
+                        answer = await self._skills.call(block, ask, run_id, self._decision(ask.action))
+                    else:
+                        transport = callers.transports[self._tool.meta.transport]
+                        answer = await transport.call(self._tool, ask.action, block, ask)
             except Interrupted:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
@@ -180,7 +192,10 @@ class ToolPack:
         return {name: secret_ref(name) for name in self._inputs.secrets if name in contract.inputs}
 
     def _denies_violations(self, action: str) -> bool:
-        return any(self.decisions[name].violations_deny for name, each in self._actions.items() if each == action)
+        return self._decision(action).violations_deny
+
+    def _decision(self, action: str) -> Decision:
+        return next(self.decisions[name] for name, each in self._actions.items() if each == action)
 
 
 def tool_pack(file: str, **options: Any) -> ToolPack:
@@ -257,6 +272,12 @@ def _prepared(file: str, policies: Sequence[str], secrets: Mapping[str, str], en
     beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.pack.yaml")
     workspace = Workspace(stored={beside: msgspec.json.encode(runbook)})
     return Prepared(RunOptions(file=beside, policies=tuple(policies)), environ, workspace)
+
+
+def _skills(prepared: Prepared, actions: Sequence[ActionBlock]) -> "SkillCalls":
+    from gert.ecosystem.host.agent.skill_calls import SkillCalls  # most packs call no skill
+
+    return SkillCalls(prepared, actions)
 
 
 def _inputs(prepared: Prepared, secrets: Mapping[str, str], environ: Mapping[str, str]) -> ResolvedInputs:

@@ -77,9 +77,9 @@ class RunnerRun(msgspec.Struct, frozen=True, kw_only=True):
     break_glass: bool = False
 
 
-def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
-    """How the steps of a run call skills; Refused where they could not be called."""
-    project = RunnerProject(
+def project_of(prepared: "Prepared") -> RunnerProject:
+    """The project of a run, for planning and executing."""
+    return RunnerProject(
         os.path.dirname(os.path.abspath(prepared.options.file)),
         environ=prepared.environ,
         state=prepared.state,
@@ -88,6 +88,37 @@ def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
         workspace=prepared.workspace,
         settings=prepared.settings,
     )
+
+
+def require_callable(project: RunnerProject, action: ActionBlock) -> None:
+    """Refuse an action whose skill could not be called: its skill, its runner, or its secret."""
+    skill = project.skill(action.skill or "").document.model
+    route(skill, project.runners, action.runner)
+    check_dispatched(action.secret_ref)
+    project.allow_secret(skill, action.secret_ref, skill.scopes)
+
+
+def order_of(action: ActionBlock, plan_id: str, inputs: Mapping[str, Any], day: str, **asked: Any) -> Order:
+    """What an action asks for.
+
+    asked: by whom, and for which run and step
+    """
+    ttl = parse_duration(action.ttl).total_seconds() if action.ttl is not None else DEFAULT_TTL
+    return Order(
+        plan_id=plan_id,
+        skill_id=action.skill or "",
+        inputs=inputs,
+        day=day,
+        runner=action.runner,
+        secret_ref=action.secret_ref,
+        ttl_seconds=max(1, int(ttl)),
+        unsandboxed=action.unsandboxed,
+        **asked,
+    )
+
+
+def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
+    """How the steps of a run call skills; Refused where they could not be called."""
     run = RunnerRun(
         run_id=setup.run_id,
         actor=setup.actor,
@@ -95,7 +126,7 @@ def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
         policies=setup.policies,
         break_glass=setup.break_glass is not None,
     )
-    transport = RunnerTransport(project, run)
+    transport = RunnerTransport(project_of(prepared), run)
     transport.require_ready(is_real=setup.mode in ("real", "probe"))
     return transport
 
@@ -120,10 +151,7 @@ class RunnerTransport:
             tool = lookup.tool
             for action in tool.actions.values() if tool is not None and tool.meta.transport == RUNNER else ():
                 if action.plan is None:
-                    skill = self._project.skill(action.skill or "").document.model
-                    route(skill, self._project.runners, action.runner)
-                    check_dispatched(action.secret_ref)
-                    self._project.allow_secret(skill, action.secret_ref, skill.scopes)
+                    require_callable(self._project, action)
         if is_real:
             plan_signing_key(self._project.environ)
 
@@ -195,7 +223,7 @@ class RunnerTransport:
                 return _outdated(plan)
             known = await state_of(plan, self._project.database, self._project.state)
             if known.state == "recorded" and known.record is not None:
-                return _recorded(known.record)
+                return recorded_answer(known.record)
             if known.state == "running":
                 raise in_doubt(plan, known.state)
             if known.state == "unspent":
@@ -211,21 +239,9 @@ class RunnerTransport:
     def _plan(
         self, action: ActionBlock, inputs: Mapping[str, Any], call: str, path: str, attempt: int | None = None
     ) -> Plan:
-        ttl = parse_duration(action.ttl).total_seconds() if action.ttl is not None else DEFAULT_TTL
-        order = Order(
-            plan_id=plan_id_of(self._run.run_id, call, attempt or self._attempts.get(call, 1)),
-            skill_id=action.skill or "",
-            inputs=inputs,
-            day=self._day,
-            runner=action.runner,
-            secret_ref=action.secret_ref,
-            ttl_seconds=max(1, int(ttl)),
-            unsandboxed=action.unsandboxed,
-            requested_by=self._run.actor,
-            run_id=self._run.run_id,
-            step=path,
-        )
-        return plan_call(self._project, order)
+        plan_id = plan_id_of(self._run.run_id, call, attempt or self._attempts.get(call, 1))
+        asked = {"requested_by": self._run.actor, "run_id": self._run.run_id, "step": path}
+        return plan_call(self._project, order_of(action, plan_id, inputs, self._day, **asked))
 
     async def _grant(self, ask: CallTool) -> Grant:
         """What governance decided about the call; a call that needs an approval and has none is refused."""
@@ -290,7 +306,7 @@ def _outdated(plan: Plan) -> ToolAnswer:
 
 def _result(result: SkillResult) -> ToolAnswer:
     if result.record is not None:
-        return _recorded(result.record)
+        return recorded_answer(result.record)
     refused = result.refused
     rule, message = (refused.rule, refused.message) if refused is not None else (None, None)
     return ToolAnswer(
@@ -299,7 +315,7 @@ def _result(result: SkillResult) -> ToolAnswer:
     )
 
 
-def _recorded(record: ExecutionRecord) -> ToolAnswer:
+def recorded_answer(record: ExecutionRecord) -> ToolAnswer:
     """The answer of an execution; its record is what the step printed."""
     printed = msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"
     failure = _failure(record.rule or "", record.message or "") if record.exit_code != 0 else None
