@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -80,26 +81,24 @@ async def test_a_call_is_one_plan_that_one_runner_executes(place: tuple[Bench, V
 
 
 @in_loop
-async def test_a_call_that_is_asked_for_again_on_another_day_is_not_made_again(place: tuple[Bench, Vendor]) -> None:
+async def test_a_call_that_is_asked_for_again_on_another_day_is_not_made_again(
+    place: tuple[Bench, Vendor], monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, served = place
     async with kernel_of(made) as kernel:
         await step(kernel, "ping_go", word="hi")
     (plan,) = (made.root / "_state/plans").glob("*.plan.json")
     day = json.loads(plan.read_text())["artifacts"]["record"].split("/")[2]
     os.rename(made.root.parent / "agent.db", made.root.parent / "lost.db")
-    from gert.ecosystem.host.agent import skill_calls
 
-    class Later(skill_calls.datetime):
+    class Later(datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
             return super().now(tz).replace(year=2099)
 
-    skill_calls.datetime = Later  # type: ignore[misc]
-    try:
-        async with kernel_of(made) as kernel:
-            assert (await step(kernel, "ping_go", word="hi"))["path"] == "/ping/hi"
-    finally:
-        skill_calls.datetime = Later.__base__  # type: ignore[misc, assignment]
+    monkeypatch.setattr("gert.ecosystem.host.agent.skill_calls.datetime", Later)
+    async with kernel_of(made) as kernel:
+        assert (await step(kernel, "ping_go", word="hi"))["path"] == "/ping/hi"
     assert len(served.asked) == 1
     assert [each["request_artifact"].split("/")[2] for each in records(made)] == [day]
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from typing import Final, Literal
 
@@ -164,10 +164,14 @@ async def _close(ledger: Ledger, plan: Plan, known: PlanState, actor: str, state
 
 
 def _artifacts(plan: Plan, state: str) -> dict[str, str]:
-    """The artifacts that are there, with their digests."""
+    """The artifacts that are there and can be read, with their digests."""
+    found: dict[str, str] = {}
     with StateFolder(state) as folder:
-        found = {name: folder.read(path) for name, path in plan.artifacts.paths.items()}
-    return {name: digest(data) for name, data in found.items() if data is not None}
+        for name, path in plan.artifacts.paths.items():
+            with suppress(Refused):
+                data = folder.read(path)
+                found |= {name: digest(data)} if data is not None else {}
+    return found
 
 
 def _authorized_until(file: str, now: datetime) -> str | None:
