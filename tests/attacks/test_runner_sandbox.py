@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 from tests.ecosystem.runners.bench import CANARY, Bench, holds_canary
 from tests.ecosystem.runners.trials import Trial, machine, words
-from tests.ecosystem.runners.vendors import Vendor, forever, vendor
+from tests.ecosystem.runners.vendors import Vendor, forever, never, vendor
 from tests.needs import missing
 
+from gert.ecosystem.runners.gateway import Exchange, Gateway
 from gert.ecosystem.runners.sandbox import probe
+from gert.ecosystem.runners.wire import Meter, Reach, tls_context
 from gert.kernel.foundation.canonical import digest
+from gert.kernel.governance.network import NetworkPolicy
 
 # What a program tries; each prints what it got, or the error. `got` is what an attacker hopes for.
 HOSTILE = r"""
@@ -341,6 +344,54 @@ class TestGateway:
         (asked,) = programs.vendor.asked
         assert (asked.method, asked.path, asked.body) == ("POST", "/a", b"")
         assert "transfer-encoding" not in asked.headers
+
+    def test_a_part_of_a_response_cannot_be_asked_for(self, programs: Programs) -> None:
+        """A vendor that repeats the secret would give it in parts, which are not recognized."""
+        programs.tried(GATEWAY + 'print(json.dumps({"found": ask(headers=["Range: bytes=0-9", "If-Range: x"])}))')
+        (asked,) = programs.vendor.asked
+        assert not {"range", "if-range"} & set(asked.headers)
+
+    def test_a_response_that_is_cut_in_the_secret_holds_no_part_of_it(self, programs: Programs) -> None:
+        programs.vendor.answer = lambda asked, handler: (200, {}, b"x" * 4086 + CANARY.encode() * 2)
+        _, found = programs.tried(GATEWAY + 'print(json.dumps({"found": ask()[1]}))')
+        assert found == "x" * 4086
+        assert holds_canary(programs.root, CANARY[:6], but=[programs.secret]) == []
+
+    def test_a_request_without_an_answer_is_in_the_artifacts(self, programs: Programs) -> None:
+        programs.vendor.answer = never
+        said, _ = programs.tried(GATEWAY + 'ask(method="POST", target="/slow", body=b"please")', timeout="2s")
+        assert said.startswith("25 timeout/limit")
+        (response,) = programs.root.glob("_state/runs/*/*/response.json")
+        (exchange,) = json.loads(response.read_text())["exchanges"]
+        assert exchange == {"method": "POST", "url": "https://vendor.test/slow", "request_body": "please"}
+
+    def test_nothing_leaves_once_the_program_has_ended(self) -> None:
+        ended: list[str] = []
+
+        async def left() -> list[Exchange]:
+            looked = asyncio.Event()
+
+            async def lookup(host: str) -> list[str]:
+                looked.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.append(host)
+                return []
+
+            policy = NetworkPolicy(domains=("vendor.test",), methods=("GET",), max_response_bytes=9)
+            reach = Reach(context=tls_context(None), lookup=lookup)
+            gateway = Gateway(policy, reach, Meter(), (), lambda data, is_cut: data)
+            async with gateway.serve() as path:
+                _, writer = await asyncio.open_unix_connection(path)
+                writer.write(b"GET / HTTP/1.1\r\nhost: vendor.test\r\n\r\n")
+                await looked.wait()
+            writer.close()
+            assert ended == ["vendor.test"]
+            return gateway.exchanges
+
+        (exchange,) = asyncio.run(left())
+        assert (exchange.target, exchange.received) == ("/", None)
 
     def test_a_response_without_end_is_cut(self, programs: Programs) -> None:
         programs.vendor.answer = forever

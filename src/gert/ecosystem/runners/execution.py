@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gert.ecosystem.process.own_process import is_closed
 from gert.ecosystem.runners.gateway import Exchange, Gateway
 from gert.ecosystem.runners.sandbox import Machine, run_sandboxed
 from gert.ecosystem.runners.secrets import Secret
@@ -37,10 +38,10 @@ DECLARED: Final = Isolation(
         "no redirect unless the skill allows it",
         "response cut at the limit",
         "no proxy, no program, no listener",
-        "no core dump, no inspection by other processes",
     ),
     not_enforced=("no network namespace: the runner itself connects",),
 )
+_CLOSED: Final = "no core dump, no inspection by other processes"
 _MOST_TEXT: Final = 4 * 1024 * 1024
 
 
@@ -82,10 +83,20 @@ def prepare(skill: Skill, plan: Plan, files: dict[str, bytes], isolate: Callable
     """
     if skill.http is not None:
         request = render_request(skill, skill.http, plan.inputs)
-        return Prepared(skill=skill, plan=plan, isolation=DECLARED, request=request)
+        return Prepared(skill=skill, plan=plan, isolation=_of_this_process(DECLARED), request=request)
     return Prepared(
-        skill=skill, plan=plan, isolation=isolate(), headers=render_headers(skill, plan.inputs), files=files
+        skill=skill,
+        plan=plan,
+        isolation=_of_this_process(isolate()),
+        headers=render_headers(skill, plan.inputs),
+        files=files,
     )
+
+
+def _of_this_process(isolation: Isolation) -> Isolation:
+    """Say how this process itself, which holds the secret, is separated: asked, not assumed."""
+    name = "enforced" if is_closed() else "not_enforced"
+    return msgspec.structs.replace(isolation, **{name: (*getattr(isolation, name), _CLOSED)})
 
 
 class Performed:

@@ -100,6 +100,8 @@ class Gateway:
                 await self._converse(reader, writer)
         except (h11.RemoteProtocolError, OSError, EOFError):
             pass  # the program left, or does not speak HTTP: it gets no answer
+        except asyncio.CancelledError:
+            pass  # the program has ended
         finally:
             self._open.discard(task)
             with suppress(OSError, RuntimeError):
