@@ -44,6 +44,12 @@ def called(number, *words):
         raise OSError(ctypes.get_errno(), "")
     return "it"
 
+def called_fd(number, *words):
+    got = libc.syscall(number, *words)
+    if got < 0:
+        raise OSError(ctypes.get_errno(), "")
+    return got
+
 @tries("tcp")
 def _(): return socket.create_connection(("127.0.0.1", inputs["port"]), 2)
 @tries("tcp6")
@@ -72,7 +78,7 @@ def _():
     s = socket.socket(socket.AF_UNIX); s.connect(inputs["unix"]); return s
 @tries("abstract socket")
 def _():
-    s = socket.socket(socket.AF_UNIX); s.connect("\0gert-attack"); return s
+    s = socket.socket(socket.AF_UNIX); s.connect("\0" + inputs["abstract"]); return s
 @tries("io_uring")
 def _(): return called(425, 8, ctypes.create_string_buffer(256))
 @tries("x32 socket")
@@ -145,6 +151,28 @@ def _():
 def _(): return open("/dev/mem", "rb")
 @tries("kernel log")
 def _(): return open("/dev/kmsg")
+@tries("kernel log by a system call")
+def _():
+    if libc.klogctl(3, ctypes.create_string_buffer(4096), 4096) < 0: raise OSError(ctypes.get_errno(), "")
+    return "it"
+@tries("keyring")
+def _(): return called(250, 0, -3, 1)
+@tries("memory of another process")
+def _(): return called(310, 1, None, 0, None, 0, 0)
+@tries("descriptor of another process")
+def _(): return called(438, called_fd(434, 1, 0), 0, 0)
+@tries("kernel settings")
+def _(): return open("/proc/sys/kernel/core_pattern", "w")
+@tries("kernel keys")
+def _(): return open("/proc/sysrq-trigger", "w")
+@tries("system by a handle")
+def _(): return called(304, 3, ctypes.create_string_buffer(128), 0)
+@tries("another root")
+def _(): os.chroot("/tmp"); return "it"
+@tries("new mount")
+def _(): return called(428, -100, b"/usr", 1)
+@tries("internet pair")
+def _(): return socket.socketpair(socket.AF_INET)
 @tries("shared memory")
 def _():
     if os.listdir("/dev/shm"): return os.listdir("/dev/shm")
@@ -163,6 +191,9 @@ DENIED = {
     "state directory": "ENOENT", "write to the system": "EROFS", "write to the skill": "",
     "change the gateway": "", "inherited descriptors": "EBADF", "environment": "ENOENT", "terminal": "",
     "devices": "ENOENT", "kernel log": "ENOENT", "shared memory": "ENOENT",
+    "kernel log by a system call": "EPERM", "keyring": "EPERM", "memory of another process": "EPERM",
+    "descriptor of another process": "EPERM", "kernel settings": "", "kernel keys": "", "system by a handle": "EPERM",
+    "another root": "EPERM", "new mount": "EPERM", "internet pair": "EAFNOSUPPORT",
 }  # fmt: skip
 """What each attempt gets; where it is empty, any error will do."""
 
@@ -251,7 +282,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, served: Vendor) -> dict[str,
     with socket.socket(socket.AF_UNIX) as there, socket.socket(socket.AF_UNIX) as abstract:
         there.bind(str(root / "s"))
         there.listen()
-        abstract.bind("\0gert-attack")
+        abstract.bind(f"\0gert-attack-{os.getpid()}")
         abstract.listen()
         leaked = os.open(made.secret, os.O_RDONLY)
         os.set_inheritable(leaked, True)
@@ -259,7 +290,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, served: Vendor) -> dict[str,
         try:
             given = {
                 "port": served.port, "unix": str(root / "s"), "secret": str(made.secret), "state": str(made.root),
-                "canary": "GERT_TEST_CANARY",
+                "canary": "GERT_TEST_CANARY", "abstract": f"gert-attack-{os.getpid()}",
             }  # fmt: skip
             said, outputs = made.tried(HOSTILE, given)
         finally:

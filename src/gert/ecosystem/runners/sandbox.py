@@ -37,7 +37,7 @@ ENFORCED: Final = (
     "no network interface",
     "no socket but Unix sockets (seccomp)",
     "no file of the host but the system's programs, read-only",
-    "no process of the host visible",
+    "no process of the host visible, no setting of the kernel",
     "no capability, no new user namespace",
     "clean environment and descriptors",
 )
@@ -157,7 +157,9 @@ def _bubblewrap(path: str, seccomp: int, folder: str | None = None, socket: str 
         "--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv",
         "--setenv", "PATH", _PATH, "--setenv", "LANG", "C.UTF-8", "--setenv", "HOME", "/tmp",  # noqa: S108 - inside
         *_system(),
-        "--proc", "/proc", "--dev", "/dev", "--size", _TEMPORARY, "--tmpfs", "/tmp", "--tmpfs", "/run",  # noqa: S108
+        # A runner of root is root in the files of the kernel's settings, though it has no capability.
+        "--proc", "/proc", "--remount-ro", "/proc",
+        "--dev", "/dev", "--size", _TEMPORARY, "--tmpfs", "/tmp", "--tmpfs", "/run",  # noqa: S108
     ]  # fmt: skip
     if folder is not None:
         words += ["--ro-bind", folder, FOLDER, "--chdir", FOLDER]

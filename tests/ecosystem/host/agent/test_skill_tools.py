@@ -122,6 +122,24 @@ async def test_the_effects_of_the_skill_are_judged_and_a_ticket_is_asked_for(pla
 
 
 @in_loop
+async def test_an_approval_does_not_hold_for_a_skill_that_changed(place: tuple[Bench, Vendor]) -> None:
+    made, served = place
+    asks = policy(made, action="require-approval", min_approvers=1, approvers=["bob"])
+    async with kernel_of(made, asks) as kernel:
+        with pytest.raises(ApprovalRequiredError):
+            await step(kernel, "ping_go", word="hi")
+        tickets = Tickets(kernel.ledger)
+        [view] = await tickets.all("pending")
+        now = format_timestamp(await tickets.time())
+        await tickets.answer(view.id, Response(approver="bob", approved=True, timestamp=now))
+    made.skill(timeout="9s")
+    async with kernel_of(made, asks) as kernel:
+        with pytest.raises(GertError):
+            await step(kernel, "ping_go", word="hi")
+    assert served.asked == []
+
+
+@in_loop
 async def test_a_skill_whose_effects_are_denied_is_not_called(place: tuple[Bench, Vendor]) -> None:
     made, served = place
     async with kernel_of(made, policy(made, action="deny")) as kernel:

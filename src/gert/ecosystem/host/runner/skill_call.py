@@ -1,6 +1,6 @@
 """One skill call, from what is asked to what became of it: plan, verdict, authorization, one-shot runner, record.
 
-There is no other way to a skill's secret: runbook steps, `gert runner run` and agents' tools all come through here.
+There is no other way to a skill's secret: steps of runbooks and tools of agents come through here.
 """
 
 from collections.abc import Sequence
