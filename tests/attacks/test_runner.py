@@ -302,6 +302,35 @@ def answered(answer: Callable[[Asked, Handler], Any], asked: int = 1) -> Callabl
     return tried
 
 
+def byte_by_byte(project: Project) -> str:
+    """A vendor that always says a little more: no single read ever takes long."""
+    assert isinstance(project, Target)
+    over = threading.Event()
+
+    def answer(asked: Asked, handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
+        with suppress(OSError):
+            while not over.wait(0.05):
+                handler.wfile.write(b"y")
+
+    project.skill(timeout="1s")
+    project.vendor.answer = answer
+    try:
+        return failed(Trial(project), 1)
+    finally:
+        over.set()
+
+
+def large_plan(trial: Trial) -> None:
+    trial.authorization()
+    trial.data = b'{"plan_id":"' + b"x" * (2 * 1024 * 1024) + b'"}'
+
+
+def deep_plan(trial: Trial) -> None:
+    trial.authorization()
+    trial.data = b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
 def redirect(where: str) -> Callable[[Asked, Handler], Any]:
     def answer(asked: Asked, handler: Handler) -> Any:
         return 302, {"location": where}, b""
@@ -715,6 +744,8 @@ ATTACKS = [
         attempt(same_meaning_other_bytes),
         "10 plan/form",
     ),
+    Attack("a plan of two megabytes", "nothing is unbounded", attempt(large_plan), "10 plan/form"),
+    Attack("a plan that is nested without end", "nothing is unbounded", attempt(deep_plan), "10 plan/form"),
     Attack("the plan with a key twice", "two readers must not differ", attempt(duplicate_key), "10 plan/form"),
     Attack(
         "a signed plan with a domain the skill has not",
@@ -896,6 +927,7 @@ ATTACKS = [
     Attack("another server has taken the address", "TLS", wrong_name, "24 transport/tls"),
     Attack("a server without TLS", "TLS", plain_http, "24 transport/tls"),
     Attack("a response without end", "the response is cut", answered(forever), "26 response/size"),
+    Attack("a response that comes byte by byte", "a timeout over the whole", byte_by_byte, "25 timeout/limit"),
     Attack(
         "a compressed response that would unpack to 10 MB",
         "identity encoding",
