@@ -376,6 +376,27 @@ class TestGateway:
         assert (asked.method, asked.path, asked.body) == ("POST", "/a", b"")
         assert "transfer-encoding" not in asked.headers
 
+    def test_requests_at_the_same_time_are_no_more_than_allowed(self, programs: Programs) -> None:
+        source = GATEWAY + (
+            "from concurrent.futures import ThreadPoolExecutor\n"
+            "with ThreadPoolExecutor(12) as pool: got = [each[0] for each in pool.map(lambda _: ask(), range(12))]\n"
+        )
+        said, _ = programs.tried(source + 'print(json.dumps({"found": got}))')
+        assert said.startswith("22 network/requests")
+        assert len(programs.vendor.asked) == 3
+
+    def test_redirects_do_not_add_to_the_requests_of_a_program(self, programs: Programs) -> None:
+        source = GATEWAY + 'got = [ask()[0] for _ in range(5)]\nprint(json.dumps({"found": got}))'
+        said, _ = programs.tried(source, networkPolicy__redirects=True)
+        assert said.startswith("22 network/requests")
+        assert len(programs.vendor.asked) == 3
+
+    @pytest.mark.parametrize("status", [204, 304, 404])
+    def test_a_response_without_a_body_reaches_the_program(self, programs: Programs, status: int) -> None:
+        programs.vendor.answer = lambda asked, handler: (status, {}, b"")
+        said, found = programs.tried(GATEWAY + 'print(json.dumps({"found": ask()}))')
+        assert (said.split()[0], found) == ("0", [status, ""])
+
     def test_a_part_of_a_response_cannot_be_asked_for(self, programs: Programs) -> None:
         """A vendor that repeats the secret would give it in parts, which are not recognized."""
         programs.tried(GATEWAY + 'print(json.dumps({"found": ask(headers=["Range: bytes=0-9", "If-Range: x"])}))')

@@ -98,7 +98,7 @@ class Gateway:
         try:
             if len(self._open) <= _MOST_CONNECTIONS:
                 await self._converse(reader, writer)
-        except (h11.RemoteProtocolError, OSError, EOFError):
+        except (h11.ProtocolError, OSError, EOFError):
             pass  # the program left, or does not speak HTTP: it gets no answer
         except asyncio.CancelledError:
             pass  # the program has ended

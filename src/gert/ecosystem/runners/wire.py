@@ -78,14 +78,19 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Counts requests whose first byte has left; the policy limits them, and the record tells them."""
+    """Counts requests that began, which the policy limits, and messages whose first byte has left, for the record."""
 
     def __init__(self) -> None:
+        self.begun = 0
         self.sent = 0
 
 
 async def send(request: Outgoing, policy: NetworkPolicy, reach: Reach, meter: Meter) -> Received:
     """Send a request and read the response; Refused where the policy does not allow it, or it fails."""
+    # Counted before anything is waited for: requests at the same time are no way around it.
+    if meter.begun >= policy.max_requests:
+        raise Refused("network/requests", f"expected at most {policy.max_requests} requests")
+    meter.begun += 1
     first = request.host
     for _ in range(_MAX_REDIRECTS + 1):
         received = await _exchange(request, policy, reach, meter)
@@ -131,20 +136,17 @@ async def _exchange(request: Outgoing, policy: NetworkPolicy, reach: Reach, mete
     objection = policy.objection(request.method, request.host)
     if objection is not None:
         raise Refused("network/policy", f"the request is refused: {objection}")
-    # (2) No more requests than the policy allows.
-    if meter.sent >= policy.max_requests + (_MAX_REDIRECTS if policy.redirects else 0):
-        raise Refused("network/requests", f"expected at most {policy.max_requests} requests")
-    # (3) The name stands for addresses that may be connected to; the connection goes to the one that was checked.
+    # (2) The name stands for addresses that may be connected to; the connection goes to the one that was checked.
     address, port = await _address(request.host, reach)
-    # (4) The server proves that it is the host.
+    # (3) The server proves that it is the host.
     reader, writer = await _connect(request.host, address, port, reach.context)
     try:
-        # (5) From here on the vendor may have the request.
+        # (4) From here on the vendor may have the request.
         meter.sent += 1
         received = await _talk(request, policy.max_response_bytes, reader, writer, str(address))
     finally:
         writer.transport.abort()
-    # (6) What is kept is what was sent: no other encoding than identity.
+    # (5) What is kept is what was sent: no other encoding than identity.
     encoding = next((value for name, value in received.headers if name == "content-encoding"), "identity")
     if encoding.strip().lower() not in ("", "identity"):
         raise RefusedResponse(
