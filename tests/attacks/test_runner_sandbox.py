@@ -454,8 +454,12 @@ class TestGateway:
 
 @pytest.mark.needs("bwrap")
 def test_a_program_that_does_not_end_is_ended(programs: Programs) -> None:
-    said, _ = programs.tried("import time\ntime.sleep(60)\n", timeout="1s")
+    said, _ = programs.tried(
+        "import sys, time\nprint('asked', file=sys.stderr, flush=True)\ntime.sleep(60)\n", timeout="2s"
+    )
     assert said.startswith("25 timeout/limit")
+    (response,) = programs.root.glob("_state/runs/*/*/response.json")
+    assert json.loads(response.read_text())["program"] == {"exit_code": None, "stdout": "", "stderr": "asked\n"}
 
 
 @pytest.mark.needs("bwrap")

@@ -23,7 +23,7 @@ def skill(domain: str, url: str) -> dict[str, Any]:
 
 
 def is_sound(kind: str, document: dict[str, Any]) -> bool:
-    return validate(load(json.dumps(document).encode(), kind=kind, file_name="x")).is_sound  # type: ignore[arg-type]
+    return validate(load(json.dumps(document).encode(), kind=kind, file_name="x")).is_sound
 
 
 def test_a_plain_domain_is_one() -> None:

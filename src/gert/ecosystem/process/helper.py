@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,11 @@ from gert.ecosystem.process.own_process import reaped, started
 
 _LOOK: Final = 0.2
 """Seconds between two looks at the clock while a program says nothing."""
+
+_CAN_WAIT: Final = sys.platform != "win32"
+"""Whether a pipe can be waited for; elsewhere a program that says nothing is killed by a timer."""
+
+_KILLED: Final = -9
 
 
 class Output(NamedTuple):
@@ -61,25 +67,36 @@ def read_helper(
     ) as process:
         deadline, data = time.monotonic() + timeout, bytearray()
         output = process.stdout.fileno() if process.stdout is not None else -1
+        killer = threading.Timer(timeout, process.kill)
+        if not _CAN_WAIT:
+            killer.start()
         try:
             while len(data) < limit:
                 if time.monotonic() > deadline or (given_up is not None and given_up.is_set()):
-                    return Output(-signal.SIGKILL, bytes(data))
-                if not select.select([output], [], [], _LOOK)[0]:
+                    return Output(_KILLED, bytes(data))
+                if _CAN_WAIT and not select.select([output], [], [], _LOOK)[0]:
                     continue
                 block = os.read(output, limit - len(data))
                 if not block:
                     break
                 data += block
-            return Output(
-                0 if len(data) == limit else process.wait(max(_LOOK, deadline - time.monotonic())), bytes(data)
-            )
+            code = 0 if len(data) == limit else process.wait(max(_LOOK, deadline - time.monotonic()))
+            return Output(code, bytes(data))
         except subprocess.TimeoutExpired:
-            return Output(-signal.SIGKILL, bytes(data))
+            return Output(_KILLED, bytes(data))
         finally:
-            if process.returncode is None:  # it is not reaped, so its session is still its own
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            killer.cancel()
+            if process.returncode is None:
+                _kill_session(process)
+
+
+def _kill_session(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a program that is not reaped, so that its session is still its own."""
+    if sys.platform == "win32":
+        process.kill()
+        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def start_worker(command: Sequence[str], *, limit: int) -> asyncio.subprocess.Process:

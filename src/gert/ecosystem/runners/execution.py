@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gert.ecosystem.process.capture import Capture
 from gert.ecosystem.process.own_process import is_closed
 from gert.ecosystem.runners.gateway import Exchange, Gateway
 from gert.ecosystem.runners.sandbox import Machine, run_sandboxed
@@ -106,14 +107,16 @@ class Performed:
         self.meter = Meter()
         self.exchanges: list[Exchange] = []
         self.outputs: dict[str, Any] = {}
-        self.program: dict[str, Any] | None = None
+        self.status: int | None = None
+        self.printed: tuple[Capture, Capture] | None = None
         self.redactor = Redactor()
 
     def response(self, error: Refused | None) -> dict[str, Any]:
         """The response artifact: every exchange with its metadata, the outputs, and what went wrong; no secret."""
         said: dict[str, Any] = {"exchanges": [self._exchange(each) for each in self.exchanges], "outputs": self.outputs}
-        if self.program is not None:
-            said["program"] = self.program
+        if self.printed is not None:
+            stdout, stderr = self.printed
+            said["program"] = {"exit_code": self.status, "stdout": stdout.logged, "stderr": stderr.logged}
         if error is not None:
             said["error"] = {"rule": error.rule, "message": error.message}
         masked: dict[str, Any] = self.redactor.value(said).value
@@ -136,6 +139,10 @@ class Performed:
 
     def _text(self, data: bytes, *, is_cut: bool = False) -> str:
         return self.mask(data[:_MOST_TEXT], is_cut or len(data) > _MOST_TEXT).decode("utf-8", "replace")
+
+    def printing(self, stdout: Capture, stderr: Capture) -> None:
+        """Keep what a program prints, however it ends."""
+        self.printed = stdout, stderr
 
     def mask(self, data: bytes, is_cut: bool) -> bytes:
         """Remove the secret from bytes, and what may be the beginning of it from bytes that were cut off."""
@@ -235,16 +242,16 @@ async def _run_program(
     inputs = msgspec.json.encode(prepared.plan.inputs)
     arguments = (machine, prepared.isolation, program.argv, prepared.files, inputs)
     if policy is None:
-        ended = await run_sandboxed(*arguments, None, done.redactor)
+        ended = await run_sandboxed(*arguments, None, done.redactor, done.printing)
     else:
         headers = _revealed(prepared.headers, fill)
         done.redactor = done.redactor.also(_basic(headers))
         gateway = Gateway(policy, reach, done.meter, headers, done.mask)
         done.exchanges = gateway.exchanges
         async with gateway.serve() as socket:
-            ended = await run_sandboxed(*arguments, socket, done.redactor)
+            ended = await run_sandboxed(*arguments, socket, done.redactor, done.printing)
     text = ended.stdout.kept
-    done.program = {"exit_code": ended.status, "stdout": ended.stdout.logged, "stderr": ended.stderr.logged}
+    done.status = ended.status
     if ended.status != 0:
         raise Refused("program/exit", f"the program ended with {ended.status}")
     refused = next((each.refusal for each in done.exchanges if each.refusal is not None), None)

@@ -5,12 +5,13 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
+from gert.ecosystem.process.capture import Capture
 from gert.ecosystem.process.run_program import Ended, run_program
 from gert.ecosystem.runners.seccomp import sandbox_filter
 from gert.errors import Refused
@@ -119,6 +120,7 @@ async def run_sandboxed(
     inputs: bytes,
     socket: str | None,
     redactor: Redactor,
+    printing: Callable[[Capture, Capture], object],
 ) -> Ended:
     """Run a program on copies of its files; it reads its inputs on standard input.
 
@@ -140,10 +142,11 @@ async def run_sandboxed(
                     limit=MAX_OUTPUT,
                     mark=folder,
                     stdin=inputs,
+                    printing=printing,
                 )
             with _inherited(sandbox_filter() or b"") as number:
                 words = [*_bubblewrap(machine.bubblewrap, number, folder, socket), "--", *argv]
-                return await _start(words, {"LANG": "C.UTF-8"}, redactor, inputs, (number,))
+                return await _start(words, {"LANG": "C.UTF-8"}, redactor, inputs, (number,), printing)
         except (OSError, ValueError) as problem:
             why = (getattr(problem, "strerror", None) or str(problem)).lower()
             raise Refused("program/start", f"the program cannot be started: {why}") from None
@@ -186,6 +189,7 @@ async def _start(
     redactor: Redactor,
     stdin: bytes | None,
     inherited: tuple[int, ...],
+    printing: Callable[[Capture, Capture], object] | None = None,
 ) -> Ended:
     return await run_program(
         words,
@@ -196,6 +200,7 @@ async def _start(
         mark=f"sandbox-{secrets.token_hex(8)}",
         stdin=stdin,
         inherited=inherited,
+        printing=printing,
     )
 
 
