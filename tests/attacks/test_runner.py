@@ -313,7 +313,7 @@ def byte_by_byte(project: Project) -> str:
             while not over.wait(0.05):
                 handler.wfile.write(b"y")
 
-    project.skill(timeout="1s")
+    project.skill(timeout="4s")
     project.vendor.answer = answer
     try:
         return failed(Trial(project), 1)

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from tests.ecosystem.runners.bench import CANARY, Bench, holds_canary
 from tests.ecosystem.runners.trials import Trial, machine, words
-from tests.ecosystem.runners.vendors import Vendor, forever, never, vendor
+from tests.ecosystem.runners.vendors import Asked, Handler, Vendor, forever, vendor
 from tests.needs import missing
 
 from gert.ecosystem.runners.gateway import Exchange, Gateway
@@ -410,8 +411,16 @@ class TestGateway:
         assert holds_canary(programs.root, CANARY[:6], but=[programs.secret]) == []
 
     def test_a_request_without_an_answer_is_in_the_artifacts(self, programs: Programs) -> None:
-        programs.vendor.answer = never
-        said, _ = programs.tried(GATEWAY + 'ask(method="POST", target="/slow", body=b"please")', timeout="2s")
+        over = threading.Event()
+
+        def silent(asked: Asked, handler: Handler) -> None:
+            over.wait(60)
+
+        programs.vendor.answer = silent
+        try:
+            said, _ = programs.tried(GATEWAY + 'ask(method="POST", target="/slow", body=b"please")', timeout="6s")
+        finally:
+            over.set()
         assert said.startswith("25 timeout/limit")
         (response,) = programs.root.glob("_state/runs/*/*/response.json")
         (exchange,) = json.loads(response.read_text())["exchanges"]
@@ -454,9 +463,8 @@ class TestGateway:
 
 @pytest.mark.needs("bwrap")
 def test_a_program_that_does_not_end_is_ended(programs: Programs) -> None:
-    said, _ = programs.tried(
-        "import sys, time\nprint('asked', file=sys.stderr, flush=True)\ntime.sleep(60)\n", timeout="2s"
-    )
+    source = "import sys, time\nprint('asked', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
+    said, _ = programs.tried(source, timeout="6s")
     assert said.startswith("25 timeout/limit")
     (response,) = programs.root.glob("_state/runs/*/*/response.json")
     assert json.loads(response.read_text())["program"] == {"exit_code": None, "stdout": "", "stderr": "asked\n"}

@@ -321,7 +321,7 @@ class TestProcess:
         made.runner["secrets"] = {"cmd": {"slow": ["sh", "-c", script]}}
         made.allow = [{"skills": ["S.**"], "secret_refs": ["cmd://slow/*"], "scopes": ["**"]}]
         made.settle()
-        made.skill(timeout="2s")
+        made.skill(timeout="6s")
         file = made.authorized("--secret-ref", "cmd://slow/x")
         assert self.process(made, file, "cmd://slow/x") == 25
         assert served.asked == []
@@ -346,7 +346,7 @@ class TestProcess:
             made.runner["secrets"] = {"kv": {"vault": block}}
             made.allow = [{"skills": ["S.**"], "secret_refs": ["kv://**"], "scopes": ["**"]}]
             made.settle()
-            made.skill(timeout="2s")
+            made.skill(timeout="6s")
             file = made.authorized("--secret-ref", "kv://a/b")
             try:
                 assert self.process(made, file, "kv://a/b") == 25
