@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from gert.ecosystem.host.config.plan_keys import plan_signing_key
+from gert.ecosystem.host.config.keys.plan_keys import plan_signing_key
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.runner.plan_files import planned_day
 from gert.ecosystem.host.runner.skill_call import perform_skill_call
