@@ -302,6 +302,35 @@ def answered(answer: Callable[[Asked, Handler], Any], asked: int = 1) -> Callabl
     return tried
 
 
+def byte_by_byte(project: Project) -> str:
+    """A vendor that always says a little more: no single read ever takes long."""
+    assert isinstance(project, Target)
+    over = threading.Event()
+
+    def answer(asked: Asked, handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
+        with suppress(OSError):
+            while not over.wait(0.05):
+                handler.wfile.write(b"y")
+
+    project.skill(timeout="4s")
+    project.vendor.answer = answer
+    try:
+        return failed(Trial(project), 1)
+    finally:
+        over.set()
+
+
+def large_plan(trial: Trial) -> None:
+    trial.authorization()
+    trial.data = b'{"plan_id":"' + b"x" * (2 * 1024 * 1024) + b'"}'
+
+
+def deep_plan(trial: Trial) -> None:
+    trial.authorization()
+    trial.data = b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
 def redirect(where: str) -> Callable[[Asked, Handler], Any]:
     def answer(asked: Asked, handler: Handler) -> Any:
         return 302, {"location": where}, b""
@@ -419,6 +448,97 @@ def echo(asked: Asked, handler: Handler) -> Any:
     secret = asked.headers["authorization"].removeprefix("Bearer ")
     forms = [secret, base64.b64encode(secret.encode()).decode(), secret.encode().hex(), secret[::-1]]
     return 500, {"x-echo": secret, "set-cookie": f"k={secret}"}, json.dumps({"error": forms[:3]}).encode()
+
+
+def says(data: bytes) -> Callable[[Asked, Handler], Any]:
+    return lambda asked, handler: (200, {}, data)
+
+
+def cut_in_the_secret(project: Project) -> str:
+    """The vendor repeats the secret so that the limit falls into the middle of it."""
+    assert isinstance(project, Target)
+    project.secret.write_text(f"{CANARY[:8]}é{CANARY[8:]}")
+    for at in (4, 9, 20):  # the second is in the middle of a character
+        data = b"x" * (4096 - at) + f"{CANARY[:8]}é{CANARY[8:]}".encode() * 2
+        project.vendor.answer = says(data)
+        project.vendor.asked.clear()
+        trial = Trial(project, f"plan-{at}")
+        said = failed(trial, 1)
+        assert CANARY[:4] not in trial.artifact("response")["exchanges"][0]["body"]
+    return said
+
+
+def repeated_in_a_header(project: Project) -> str:
+    """A secret that is not ASCII comes back as UTF-8 in a header, where it is not the text that was sent."""
+    assert isinstance(project, Target)
+    project.secret.write_text(f"{CANARY}-é")
+    project.skill(http__headers={}, http__body={"key": "{{ .secret.token }}"})
+    project.vendor.answer = lambda asked, handler: (
+        500, {"x-echo": asked.json["key"].encode().decode("latin-1")}, b"{}"
+    )  # fmt: skip
+    return failed(Trial(project), 1)
+
+
+def decoded_basic(project: Project) -> str:
+    import base64
+
+    assert isinstance(project, Target)
+    project.secret.write_text(base64.b64encode(f"ann:{CANARY}".encode()).decode())
+    project.skill(http__headers={"authorization": "Basic {{ .secret.token }}"})
+    project.vendor.answer = lambda asked, handler: (401, {"x-why": f"not {CANARY}"}, f"no {CANARY}".encode())
+    return failed(Trial(project), 1)
+
+
+def body_follows_redirect(project: Project) -> str:
+    assert isinstance(project, Target)
+    project.skill(
+        http__method="GET", http__headers={}, http__body={"key": "{{ .secret.token }}"}, networkPolicy__redirects=True,
+        networkPolicy__domains=["vendor.test", "slack.com"],
+    )  # fmt: skip
+    there = redirect("https://slack.com/other")
+    project.vendor.answer = lambda asked, handler: (
+        there(asked, handler) if asked.path.startswith("/ping") else (404, {}, b"")
+    )
+    trial = Trial(project)
+    said = failed(trial, 2)
+    first, second = project.vendor.asked
+    assert CANARY.encode() in first.body
+    assert second.body == b""
+    assert trial.artifact("response")["exchanges"][0]["answered_by"] == "https://slack.com/other"
+    return said
+
+
+def marks_another_plan(project: Project) -> str:
+    """A plan whose record would be the mark that another plan is spent."""
+    assert isinstance(project, Target)
+    said = refused(Trial(project).change(artifacts=artifacts(record="_state/spent/plan-2.json")))
+    assert Trial(project, "plan-2").run().exit_code == 0
+    return said
+
+
+def pipe_for_a_mark(project: Project) -> str:
+    assert isinstance(project, Target)
+    (project.root / "_state/spent").mkdir(parents=True)
+    os.mkfifo(project.root / "_state/spent/plan-1.json")
+    said = words(Trial(project).run())
+    assert project.vendor.asked == []
+    return said
+
+
+def env_when_dispatched(project: Project) -> str:
+    assert isinstance(project, Target)
+    project.allow = [{"skills": ["S.vendor.**"], "secret_refs": ["env://TOKEN"], "scopes": ["**"]}]
+    project.settle()
+    trial = Trial(project, secret_ref="env://TOKEN")
+    trial.given["dispatched"] = True
+    return refused(trial)
+
+
+def input_no_header_can_hold(project: Project) -> str:
+    assert isinstance(project, Target)
+    project.skill(http__headers={"authorization": "Bearer {{ .secret.token }}", "x-word": "{{ .word }}"})
+    assert "line break" in refused(Trial(project, inputs={"word": "a\r\nx-evil: 1"}))
+    return refused(Trial(project, inputs={"word": "€"}))
 
 
 def header_injection(project: Project) -> str:
@@ -624,6 +744,8 @@ ATTACKS = [
         attempt(same_meaning_other_bytes),
         "10 plan/form",
     ),
+    Attack("a plan of two megabytes", "nothing is unbounded", attempt(large_plan), "10 plan/form"),
+    Attack("a plan that is nested without end", "nothing is unbounded", attempt(deep_plan), "10 plan/form"),
     Attack("the plan with a key twice", "two readers must not differ", attempt(duplicate_key), "10 plan/form"),
     Attack(
         "a signed plan with a domain the skill has not",
@@ -682,6 +804,19 @@ ATTACKS = [
         "it could be the ledger",
         signed_plan(artifacts=artifacts(response="runs/ledger.db")),
         "18 artifacts/path",
+    ),
+    Attack(
+        "an artifact in the place of another plan's mark",
+        "a plan spends nothing but itself",
+        marks_another_plan,
+        "18 artifacts/path",
+    ),
+    Attack("a pipe in the place of a plan's mark", "a runner does not wait", pipe_for_a_mark, "18 artifacts/path"),
+    Attack(
+        "a signed plan with a line break after its secret_ref",
+        "two readers must not differ",
+        signed_plan(secret_ref="file:///etc/passwd\n"),
+        "10 plan/secret-ref",
     ),
     Attack(
         "an artifact with a backslash and a NUL",
@@ -769,10 +904,30 @@ ATTACKS = [
         looked_up("fe80::1%eth0"),
         "22 network/address",
     ),
+    Attack(
+        "the name stands for a network's own NAT64 of a private IPv4",
+        "private addresses",
+        looked_up("64:ff9b:1::a00:1"),
+        "22 network/address",
+    ),
+    Attack(
+        "the name stands for IPv6 that translates to this machine",
+        "private addresses",
+        looked_up("::ffff:0:127.0.0.1"),
+        "22 network/address",
+    ),
+    Attack(
+        "the name stands for IPv6 that is compatible with this machine",
+        "private addresses",
+        looked_up("::127.0.0.1"),
+        "22 network/address",
+    ),
+    Attack("the name stands for a site-local address", "private addresses", looked_up("fec0::1"), "22 network/address"),
     Attack("the name is bound to another address after the check", "DNS rebinding", rebinding, "24 transport/connect"),
     Attack("another server has taken the address", "TLS", wrong_name, "24 transport/tls"),
     Attack("a server without TLS", "TLS", plain_http, "24 transport/tls"),
     Attack("a response without end", "the response is cut", answered(forever), "26 response/size"),
+    Attack("a response that comes byte by byte", "a timeout over the whole", byte_by_byte, "25 timeout/limit"),
     Attack(
         "a compressed response that would unpack to 10 MB",
         "identity encoding",
@@ -781,6 +936,36 @@ ATTACKS = [
     ),
     Attack(
         "the vendor repeats the secret in its error", "artifacts hold no secret", answered(echo), "23 vendor/status"
+    ),
+    Attack(
+        "the limit of a response falls into a repeated secret",
+        "artifacts hold no part of a secret",
+        cut_in_the_secret,
+        "26 response/size",
+    ),
+    Attack(
+        "the vendor repeats a secret that is not ASCII in a header",
+        "artifacts hold no secret",
+        repeated_in_a_header,
+        "23 vendor/status",
+    ),
+    Attack(
+        "the vendor repeats the password of `Basic` decoded",
+        "artifacts hold no secret",
+        decoded_basic,
+        "23 vendor/status",
+    ),
+    Attack(
+        "a followed redirect takes a body with the secret to another domain",
+        "the secret goes to the first host",
+        body_follows_redirect,
+        "23 vendor/status",
+    ),
+    Attack(
+        "an input that a header cannot hold",
+        "it is known before the plan is spent",
+        input_no_header_can_hold,
+        "10 plan/inputs",
     ),
     Attack("a secret with a line break in a header", "header injection", header_injection, "20 secret/form"),
     Attack(
@@ -802,6 +987,12 @@ ATTACKS = [
         "clean environment",
         secret_case(from_env_when_dispatched),
         "20 secret/env",
+    ),
+    Attack(
+        "`env://` in a plan that gert itself starts a runner for",
+        "an approved plan is not spent in vain",
+        env_when_dispatched,
+        "14 scope/env",
     ),
     Attack(
         "`env://` of gert's own keys",

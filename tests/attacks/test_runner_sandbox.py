@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from typing import Any
 import pytest
 from tests.ecosystem.runners.bench import CANARY, Bench, holds_canary
 from tests.ecosystem.runners.trials import Trial, machine, words
-from tests.ecosystem.runners.vendors import Vendor, forever, vendor
+from tests.ecosystem.runners.vendors import Asked, Handler, Vendor, forever, vendor
 from tests.needs import missing
 
+from gert.ecosystem.runners.gateway import Exchange, Gateway
 from gert.ecosystem.runners.sandbox import probe
+from gert.ecosystem.runners.wire import Meter, Reach, tls_context
 from gert.kernel.foundation.canonical import digest
+from gert.kernel.governance.network import NetworkPolicy
 
 # What a program tries; each prints what it got, or the error. `got` is what an attacker hopes for.
 HOSTILE = r"""
@@ -40,6 +44,12 @@ def called(number, *words):
     if libc.syscall(number, *words) < 0:
         raise OSError(ctypes.get_errno(), "")
     return "it"
+
+def called_fd(number, *words):
+    got = libc.syscall(number, *words)
+    if got < 0:
+        raise OSError(ctypes.get_errno(), "")
+    return got
 
 @tries("tcp")
 def _(): return socket.create_connection(("127.0.0.1", inputs["port"]), 2)
@@ -69,7 +79,7 @@ def _():
     s = socket.socket(socket.AF_UNIX); s.connect(inputs["unix"]); return s
 @tries("abstract socket")
 def _():
-    s = socket.socket(socket.AF_UNIX); s.connect("\0gert-attack"); return s
+    s = socket.socket(socket.AF_UNIX); s.connect("\0" + inputs["abstract"]); return s
 @tries("io_uring")
 def _(): return called(425, 8, ctypes.create_string_buffer(256))
 @tries("x32 socket")
@@ -142,6 +152,28 @@ def _():
 def _(): return open("/dev/mem", "rb")
 @tries("kernel log")
 def _(): return open("/dev/kmsg")
+@tries("kernel log by a system call")
+def _():
+    if libc.klogctl(3, ctypes.create_string_buffer(4096), 4096) < 0: raise OSError(ctypes.get_errno(), "")
+    return "it"
+@tries("keyring")
+def _(): return called(250, 0, -3, 1)
+@tries("memory of another process")
+def _(): return called(310, 1, None, 0, None, 0, 0)
+@tries("descriptor of another process")
+def _(): return called(438, called_fd(434, 1, 0), 0, 0)
+@tries("kernel settings")
+def _(): return open("/proc/sys/kernel/core_pattern", "w")
+@tries("kernel keys")
+def _(): return open("/proc/sysrq-trigger", "w")
+@tries("system by a handle")
+def _(): return called(304, 3, ctypes.create_string_buffer(128), 0)
+@tries("another root")
+def _(): os.chroot("/tmp"); return "it"
+@tries("new mount")
+def _(): return called(428, -100, b"/usr", 1)
+@tries("internet pair")
+def _(): return socket.socketpair(socket.AF_INET)
 @tries("shared memory")
 def _():
     if os.listdir("/dev/shm"): return os.listdir("/dev/shm")
@@ -160,6 +192,9 @@ DENIED = {
     "state directory": "ENOENT", "write to the system": "EROFS", "write to the skill": "",
     "change the gateway": "", "inherited descriptors": "EBADF", "environment": "ENOENT", "terminal": "",
     "devices": "ENOENT", "kernel log": "ENOENT", "shared memory": "ENOENT",
+    "kernel log by a system call": "EPERM", "keyring": "EPERM", "memory of another process": "EPERM",
+    "descriptor of another process": "EPERM", "kernel settings": "", "kernel keys": "", "system by a handle": "EPERM",
+    "another root": "EPERM", "new mount": "EPERM", "internet pair": "EAFNOSUPPORT",
 }  # fmt: skip
 """What each attempt gets; where it is empty, any error will do."""
 
@@ -248,7 +283,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, served: Vendor) -> dict[str,
     with socket.socket(socket.AF_UNIX) as there, socket.socket(socket.AF_UNIX) as abstract:
         there.bind(str(root / "s"))
         there.listen()
-        abstract.bind("\0gert-attack")
+        abstract.bind(f"\0gert-attack-{os.getpid()}")
         abstract.listen()
         leaked = os.open(made.secret, os.O_RDONLY)
         os.set_inheritable(leaked, True)
@@ -256,7 +291,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, served: Vendor) -> dict[str,
         try:
             given = {
                 "port": served.port, "unix": str(root / "s"), "secret": str(made.secret), "state": str(made.root),
-                "canary": "GERT_TEST_CANARY",
+                "canary": "GERT_TEST_CANARY", "abstract": f"gert-attack-{os.getpid()}",
             }  # fmt: skip
             said, outputs = made.tried(HOSTILE, given)
         finally:
@@ -342,6 +377,83 @@ class TestGateway:
         assert (asked.method, asked.path, asked.body) == ("POST", "/a", b"")
         assert "transfer-encoding" not in asked.headers
 
+    def test_requests_at_the_same_time_are_no_more_than_allowed(self, programs: Programs) -> None:
+        source = GATEWAY + (
+            "from concurrent.futures import ThreadPoolExecutor\n"
+            "with ThreadPoolExecutor(12) as pool: got = [each[0] for each in pool.map(lambda _: ask(), range(12))]\n"
+        )
+        said, _ = programs.tried(source + 'print(json.dumps({"found": got}))')
+        assert said.startswith("22 network/requests")
+        assert len(programs.vendor.asked) == 3
+
+    def test_redirects_do_not_add_to_the_requests_of_a_program(self, programs: Programs) -> None:
+        source = GATEWAY + 'got = [ask()[0] for _ in range(5)]\nprint(json.dumps({"found": got}))'
+        said, _ = programs.tried(source, networkPolicy__redirects=True)
+        assert said.startswith("22 network/requests")
+        assert len(programs.vendor.asked) == 3
+
+    @pytest.mark.parametrize("status", [204, 304, 404])
+    def test_a_response_without_a_body_reaches_the_program(self, programs: Programs, status: int) -> None:
+        programs.vendor.answer = lambda asked, handler: (status, {}, b"")
+        said, found = programs.tried(GATEWAY + 'print(json.dumps({"found": ask()}))')
+        assert (said.split()[0], found) == ("0", [status, ""])
+
+    def test_a_part_of_a_response_cannot_be_asked_for(self, programs: Programs) -> None:
+        """A vendor that repeats the secret would give it in parts, which are not recognized."""
+        programs.tried(GATEWAY + 'print(json.dumps({"found": ask(headers=["Range: bytes=0-9", "If-Range: x"])}))')
+        (asked,) = programs.vendor.asked
+        assert not {"range", "if-range"} & set(asked.headers)
+
+    def test_a_response_that_is_cut_in_the_secret_holds_no_part_of_it(self, programs: Programs) -> None:
+        programs.vendor.answer = lambda asked, handler: (200, {}, b"x" * 4086 + CANARY.encode() * 2)
+        _, found = programs.tried(GATEWAY + 'print(json.dumps({"found": ask()[1]}))')
+        assert found == "x" * 4086
+        assert holds_canary(programs.root, CANARY[:6], but=[programs.secret]) == []
+
+    def test_a_request_without_an_answer_is_in_the_artifacts(self, programs: Programs) -> None:
+        over = threading.Event()
+
+        def silent(asked: Asked, handler: Handler) -> None:
+            over.wait(60)
+
+        programs.vendor.answer = silent
+        try:
+            said, _ = programs.tried(GATEWAY + 'ask(method="POST", target="/slow", body=b"please")', timeout="6s")
+        finally:
+            over.set()
+        assert said.startswith("25 timeout/limit")
+        (response,) = programs.root.glob("_state/runs/*/*/response.json")
+        (exchange,) = json.loads(response.read_text())["exchanges"]
+        assert exchange == {"method": "POST", "url": "https://vendor.test/slow", "request_body": "please"}
+
+    def test_nothing_leaves_once_the_program_has_ended(self) -> None:
+        ended: list[str] = []
+
+        async def left() -> list[Exchange]:
+            looked = asyncio.Event()
+
+            async def lookup(host: str) -> list[str]:
+                looked.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.append(host)
+                return []
+
+            policy = NetworkPolicy(domains=("vendor.test",), methods=("GET",), max_response_bytes=9)
+            reach = Reach(context=tls_context(None), lookup=lookup)
+            gateway = Gateway(policy, reach, Meter(), (), lambda data, is_cut: data)
+            async with gateway.serve() as path:
+                _, writer = await asyncio.open_unix_connection(path)
+                writer.write(b"GET / HTTP/1.1\r\nhost: vendor.test\r\n\r\n")
+                await looked.wait()
+            writer.close()
+            assert ended == ["vendor.test"]
+            return gateway.exchanges
+
+        (exchange,) = asyncio.run(left())
+        assert (exchange.target, exchange.received) == ("/", None)
+
     def test_a_response_without_end_is_cut(self, programs: Programs) -> None:
         programs.vendor.answer = forever
         said, found = programs.tried(GATEWAY + 'print(json.dumps({"found": len(ask()[1])}))')
@@ -351,8 +463,11 @@ class TestGateway:
 
 @pytest.mark.needs("bwrap")
 def test_a_program_that_does_not_end_is_ended(programs: Programs) -> None:
-    said, _ = programs.tried("import time\ntime.sleep(60)\n", timeout="1s")
+    source = "import sys, time\nprint('asked', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
+    said, _ = programs.tried(source, timeout="6s")
     assert said.startswith("25 timeout/limit")
+    (response,) = programs.root.glob("_state/runs/*/*/response.json")
+    assert json.loads(response.read_text())["program"] == {"exit_code": None, "stdout": "", "stderr": "asked\n"}
 
 
 @pytest.mark.needs("bwrap")

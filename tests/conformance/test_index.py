@@ -30,8 +30,13 @@ CONTRACT = (
     "Event Streaming and Leases",
     "Versioning and Compatibility Contracts",
 )
+# The sections of the runner-kernel interface that say what must hold.
+RUNNER_KERNEL = ("RK1", "RK2", "RK3", "RK4", "data flow", "messages", "transport", "enforcement")
 SECTION = re.compile(
-    r"(kernel-v0|ecosystem-v0) §\d+(\.\d+)?|decision \d+|what must hold \d+|" + "|".join(map(re.escape, CONTRACT))
+    r"(kernel-v0|ecosystem-v0) §\d+(\.\d+)?|decision \d+|what must hold \d+|runner-kernel ("
+    + "|".join(RUNNER_KERNEL)
+    + ")|"
+    + "|".join(map(re.escape, CONTRACT))
 )
 
 # What the index has to speak of; the rest of the specification is not built yet.
@@ -39,6 +44,7 @@ PROMISED = {
     *(f"kernel-v0 §{number}" for number in (3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17)),
     *(f"ecosystem-v0 §{number}" for number in (2, 3, 4, 5, 6, 12, 13, 14, 15, 16, 18)),
     *CONTRACT,
+    *(f"runner-kernel {name}" for name in RUNNER_KERNEL),
     *(f"what must hold {number}" for number in (*range(1, 10), *range(14, 19))),
     *(f"decision {number}" for number in (*range(5, 39), *range(40, 45), 46, 47, *range(48, 52), *range(52, 60))),
 }
@@ -83,7 +89,7 @@ def names_in(file: Path) -> frozenset[str]:
     """The tests of a file and their classes, as pytest names them."""
     found = set()
     for node in ast.parse(file.read_text("utf-8")).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         if isinstance(node, ast.ClassDef):
             found |= {f"{node.name}::{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef)}

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ecosystem.runners.bench import KEYS, PING, Bench, bench, listed
+from tests.ecosystem.runners.bench import KEYS, PING, Bench, bench, listed, ping
 from tests.ecosystem.runners.trials import Trial, words
-from tests.ecosystem.runners.vendors import Vendor, vendor
+from tests.ecosystem.runners.vendors import Asked, Handler, Vendor, vendor
 from tests.soak import sampled
 
 from gert.ecosystem.host.config.ledger_location import ledger_of, make_ledger_folder, open_ledger
@@ -26,6 +26,7 @@ from gert.ecosystem.ledger.verify_run import verify_run
 from gert.ecosystem.runners.procedure import Finished
 from gert.ecosystem.runners.verification import STEPS
 from gert.kernel.events.envelope import decode
+from gert.kernel.foundation.canonical import canonical
 from gert.kernel.runner.exit_codes import CLASSES, RunnerExit
 
 
@@ -252,6 +253,36 @@ class TestRecover:
         asyncio.run(run())
         assert seen == ["42"]
         assert [event.type for event in events(made)][-1] == "runner_recorded"
+
+    def test_another_plan_with_the_id_of_an_executed_one_hides_nothing(self, tmp_path: Path) -> None:
+        with bench(tmp_path / "project") as (made, _):
+            file = made.authorized()
+            made.execute(file).ended(0)
+            other = made.root / "other.plan.json"
+            document = {**json.loads(file.read_text()), "inputs": {"word": "no"}}
+            other.write_bytes(canonical(document))
+            (said,) = listed(made.gert("runner", "recover", other, "--json").ended(0))
+            assert (said["plan_id"], said["state"]) == (document["plan_id"], "done")
+            assert "there is no file" in made.gert("runner", "recover", made.root / "gone.json").ended(2).err
+            other.write_text("{}")
+            assert "not a plan" in made.gert("runner", "recover", other).ended(1).err
+
+    def test_a_record_that_cannot_be_read_leaves_the_plan_in_doubt(self, tmp_path: Path) -> None:
+        with bench(tmp_path / "project") as (made, served):
+
+            def no_folder(asked: Asked, handler: Handler) -> tuple[int, dict[str, str], bytes]:
+                (made.root / "_state/runs").rename(made.root / "gone")
+                (made.root / "_state/runs").write_text("no folder")
+                return 200, {}, b"{}"
+
+            served.answer = no_folder
+            made.runner_tool()
+            made.runbook(ping(), tools=["ping"])
+            ran = made.exec("--json", **KEYS).ended(3)
+            assert ran.said["failure"]["kind"] == "unknown_outcome"
+            (said,) = listed(made.gert("runner", "recover", "--json").ended(3))
+            assert said["state"] == "in doubt"
+            assert len(served.asked) == 1
 
     def test_the_command_says_so_and_ends_with_3_where_one_is_in_doubt(self, tmp_path: Path) -> None:
         with bench(tmp_path / "project") as (made, served):

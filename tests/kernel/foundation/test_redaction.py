@@ -261,6 +261,17 @@ def test_a_secret_is_found_wherever_it_starts_in_base64(before: int, after: int,
     assert len(masked.value) - len(PLACEHOLDER) <= len(encode(b"u" * before)) + len(encode(b"v" * after)) + 3
 
 
+@pytest.mark.parametrize("secret", ["sk-canary-4f1d0c7b", "pässwörd-für-alle", "two words \\ and more"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_bytes_that_are_cut_off_hold_no_part_of_a_secret(secret: str, encoding: str) -> None:
+    redactor = Redactor([secret])
+    before, data = b"before: ", f"before: {secret} after".encode(encoding)
+    for at in range(len(before), len(data) + 1):
+        left = redactor.cut(data[:at]).decode(encoding)
+        assert left in ("before: ", "before: [REDACTED]", *(f"before: [REDACTED]{' after'[:n]}" for n in range(7))), at
+    assert redactor.cut(b"nothing of it, no s") in (b"nothing of it, no s", b"nothing of it, no ")
+
+
 def test_basic_authorization_is_masked() -> None:
     header = base64.b64encode(b"admin:" + BYTES).decode()
     assert base64.b64decode(header)[-4:].decode() not in REDACTOR.text(f"Authorization: Basic {header}").value

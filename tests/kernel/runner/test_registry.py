@@ -148,6 +148,8 @@ def test_a_change_of_capabilities_changes_their_digest_and_a_description_does_no
         ("169.254.169.254", False), ("100.64.0.1", False), ("0.0.0.0", False), ("224.0.0.1", False),
         ("255.255.255.255", False), ("::1", False), ("fe80::1", False), ("fc00::1", False), ("::", False),
         ("::ffff:127.0.0.1", False), ("64:ff9b::7f00:1", False), ("2002:7f00:1::", False), ("ff02::1", False),
+        ("64:ff9b:1::7f00:1", False), ("::127.0.0.1", False), ("::ffff:0:127.0.0.1", False), ("fec0::1", False),
+        ("64:ff9b::5db8:d822", True),
     ],
 )  # fmt: skip
 def test_which_addresses_are_public(address: str, public: bool) -> None:

@@ -1,13 +1,26 @@
 """Helper programs that gert itself uses: git, and worker processes of `gert test`. Tools are started by `child`."""
 
 import asyncio
+import os
+import select
+import signal
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gert.ecosystem.process.own_process import reaped, started
+
+_LOOK: Final = 0.2
+"""Seconds between two looks at the clock while a program says nothing."""
+
+_CAN_WAIT: Final = sys.platform != "win32"
+"""Whether a pipe can be waited for; elsewhere a program that says nothing is killed by a timer."""
+
+_KILLED: Final = -9
 
 
 class Output(NamedTuple):
@@ -30,24 +43,62 @@ def run_helper(command: Sequence[str], environ: Mapping[str, str], *, stdin: byt
 
 
 def read_helper(
-    command: Sequence[str], environ: Mapping[str, str], *, limit: int, timeout: float, with_errors: bool = False
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    limit: int,
+    timeout: float,
+    with_errors: bool = False,
+    given_up: threading.Event | None = None,
 ) -> Output:
     """Run a program and return at most `limit` bytes of its output; a longer output ends it, and so does `timeout`.
 
+    What it started in its session ends with it, and a descendant that left the session and still holds its output
+    is not waited for.
+
     with_errors: its standard error is part of the output
+    given_up: set by a caller that no longer waits
     """
-    errors = subprocess.STDOUT if with_errors else subprocess.DEVNULL
     with subprocess.Popen(  # noqa: S603  # as above
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environ
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if with_errors else subprocess.DEVNULL,
+        env=environ,
+        start_new_session=True,
     ) as process:
-        timer = threading.Timer(timeout, process.kill)
-        timer.start()
+        deadline, data = time.monotonic() + timeout, bytearray()
+        output = process.stdout.fileno() if process.stdout is not None else -1
+        killer = threading.Timer(timeout, process.kill)
+        if not _CAN_WAIT:
+            killer.start()
         try:
-            data = process.stdout.read(limit) if process.stdout is not None else b""
-            return Output(0 if len(data) == limit else process.wait(), data)
+            while len(data) < limit:
+                if time.monotonic() > deadline or (given_up is not None and given_up.is_set()):
+                    return Output(_KILLED, bytes(data))
+                if _CAN_WAIT and not select.select([output], [], [], _LOOK)[0]:
+                    continue
+                block = os.read(output, limit - len(data))
+                if not block:
+                    break
+                data += block
+            code = 0 if len(data) == limit else process.wait(max(_LOOK, deadline - time.monotonic()))
+            return Output(code, bytes(data))
+        except subprocess.TimeoutExpired:
+            return Output(_KILLED, bytes(data))
         finally:
-            process.kill()
-            timer.cancel()
+            killer.cancel()
+            if process.returncode is None:
+                _kill_session(process)
+
+
+def _kill_session(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a program that is not reaped, so that its session is still its own."""
+    if sys.platform == "win32":
+        process.kill()
+        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def start_worker(command: Sequence[str], *, limit: int) -> asyncio.subprocess.Process:

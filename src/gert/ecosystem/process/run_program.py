@@ -1,7 +1,7 @@
 """Run one program to its end in a clean environment: the runner itself, and programs in a sandbox."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gert.ecosystem.process.capture import Capture
@@ -30,6 +30,7 @@ async def run_program(
     stdin: bytes | None = None,
     inherited: tuple[int, ...] = (),
     stop_grace: float = 2.0,
+    printing: Callable[[Capture, Capture], object] | None = None,
 ) -> Ended:
     """Run a program without a shell; OSError or ValueError if it cannot be started.
 
@@ -37,8 +38,11 @@ async def run_program(
 
     environment: everything it gets, beside a mark by which its processes are found
     limit: bytes kept of each stream
+    printing: given its output and its errors, which grow while it runs
     """
     stdout, stderr = Capture(redactor, limit), Capture(redactor, limit)
+    if printing is not None:
+        printing(stdout, stderr)
     process = Process(stdout, stderr, quiet=0.25)
     command = Command(
         name=argv[0],

@@ -91,7 +91,9 @@ class StateFolder:
         if folder is None:
             return None
         try:
-            file = os.open(path.rpartition("/")[2], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            # A pipe in its place would block.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            file = os.open(path.rpartition("/")[2], flags, dir_fd=folder)
         except FileNotFoundError:
             return None
         except OSError as problem:
@@ -99,6 +101,8 @@ class StateFolder:
         finally:
             os.close(folder)
         with open(file, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise Refused("artifacts/path", f"the artifact `{path}` is not a regular file")
             return opened.read(MAX_READ)
 
     def _open_folder(self, path: str, *, create: bool) -> int | None:

@@ -1,18 +1,22 @@
 """What an execution does between its start and its record: one declared request, or a program behind the gateway."""
 
-from collections.abc import Callable
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
+from gert.ecosystem.process.capture import Capture
+from gert.ecosystem.process.own_process import is_closed
 from gert.ecosystem.runners.gateway import Exchange, Gateway
-from gert.ecosystem.runners.sandbox import Machine, read_files, run_sandboxed
+from gert.ecosystem.runners.sandbox import Machine, run_sandboxed
 from gert.ecosystem.runners.secrets import Secret
 from gert.ecosystem.runners.wire import Meter, Outgoing, Reach, Received, RefusedResponse, send
 from gert.errors import Refused
 from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import refs_in, reveal
-from gert.kernel.runbook.documents.skill import HttpBlock, ProgramBlock, Skill
+from gert.kernel.runbook.documents.skill import HttpBlock, Skill
 from gert.kernel.runner.plan import Plan
 from gert.kernel.runner.record import Isolation
 from gert.kernel.runner.request import (
@@ -35,10 +39,10 @@ DECLARED: Final = Isolation(
         "no redirect unless the skill allows it",
         "response cut at the limit",
         "no proxy, no program, no listener",
-        "no core dump, no inspection by other processes",
     ),
     not_enforced=("no network namespace: the runner itself connects",),
 )
+_CLOSED: Final = "no core dump, no inspection by other processes"
 _MOST_TEXT: Final = 4 * 1024 * 1024
 
 
@@ -72,23 +76,28 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         return said
 
 
-def prepare(skill: Skill, plan: Plan, folder: str, isolate: Callable[[], Isolation]) -> Prepared:
+def prepare(skill: Skill, plan: Plan, files: dict[str, bytes], isolate: Callable[[], Isolation]) -> Prepared:
     """Render what will be done; Refused where it cannot be.
 
-    folder: of the skill's files
+    files: of the skill, where it is a program
     isolate: says how a program is separated, or refuses
     """
     if skill.http is not None:
         request = render_request(skill, skill.http, plan.inputs)
-        return Prepared(skill=skill, plan=plan, isolation=DECLARED, request=request)
-    program: ProgramBlock = skill.program  # type: ignore[assignment]  # a valid skill has one of the two
+        return Prepared(skill=skill, plan=plan, isolation=_of_this_process(DECLARED), request=request)
     return Prepared(
         skill=skill,
         plan=plan,
-        isolation=isolate(),
+        isolation=_of_this_process(isolate()),
         headers=render_headers(skill, plan.inputs),
-        files=read_files(program, folder),
+        files=files,
     )
+
+
+def _of_this_process(isolation: Isolation) -> Isolation:
+    """Say how this process itself, which holds the secret, is separated: asked, not assumed."""
+    name = "enforced" if is_closed() else "not_enforced"
+    return msgspec.structs.replace(isolation, **{name: (*getattr(isolation, name), _CLOSED)})
 
 
 class Performed:
@@ -98,14 +107,16 @@ class Performed:
         self.meter = Meter()
         self.exchanges: list[Exchange] = []
         self.outputs: dict[str, Any] = {}
-        self.program: dict[str, Any] | None = None
+        self.status: int | None = None
+        self.printed: tuple[Capture, Capture] | None = None
         self.redactor = Redactor()
 
     def response(self, error: Refused | None) -> dict[str, Any]:
         """The response artifact: every exchange with its metadata, the outputs, and what went wrong; no secret."""
         said: dict[str, Any] = {"exchanges": [self._exchange(each) for each in self.exchanges], "outputs": self.outputs}
-        if self.program is not None:
-            said["program"] = self.program
+        if self.printed is not None:
+            stdout, stderr = self.printed
+            said["program"] = {"exit_code": self.status, "stdout": stdout.logged, "stderr": stderr.logged}
         if error is not None:
             said["error"] = {"rule": error.rule, "message": error.message}
         masked: dict[str, Any] = self.redactor.value(said).value
@@ -119,17 +130,23 @@ class Performed:
         if received is not None:
             headers = {name: value for name, value in received.headers if name != "set-cookie"}
             said |= {"status": received.status, "address": received.address, "headers": headers}
-            said |= {"body": self._text(received.body), "bytes": len(received.body), "cut": received.is_cut}
+            body = self._text(received.body, is_cut=received.is_cut)
+            said |= {"body": body, "bytes": len(received.body), "cut": received.is_cut}
+            said |= {"answered_by": received.url} if received.url not in ("", said["url"]) else {}
         if exchange.refusal is not None:
             said["refused"] = {"rule": exchange.refusal.rule, "message": exchange.refusal.message}
         return said
 
-    def _text(self, data: bytes) -> str:
-        return str(self.redactor.text(data[:_MOST_TEXT].decode("utf-8", "replace")).value)
+    def _text(self, data: bytes, *, is_cut: bool = False) -> str:
+        return self.mask(data[:_MOST_TEXT], is_cut or len(data) > _MOST_TEXT).decode("utf-8", "replace")
 
-    def mask(self, data: bytes) -> bytes:
-        """Remove the secret from bytes."""
-        masked: bytes = self.redactor.value(data).value
+    def printing(self, stdout: Capture, stderr: Capture) -> None:
+        """Keep what a program prints, however it ends."""
+        self.printed = stdout, stderr
+
+    def mask(self, data: bytes, is_cut: bool) -> bytes:
+        """Remove the secret from bytes, and what may be the beginning of it from bytes that were cut off."""
+        masked: bytes = self.redactor.cut(data) if is_cut else self.redactor.value(data).value
         return masked
 
 
@@ -161,6 +178,16 @@ def _revealed(headers: tuple[tuple[str, str], ...], fill: Callable[[str], str]) 
     return found
 
 
+def _basic(headers: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """Yield what stands behind a secret that is sent as `Basic …`: a vendor may repeat it decoded."""
+    for _, value in headers:
+        scheme, _, encoded = value.partition(" ")
+        if scheme.lower() == "basic":
+            with suppress(ValueError):
+                decoded = b64decode(encoded.strip(), validate=True).decode()
+                yield from (decoded, decoded.partition(":")[2])
+
+
 async def _send_declared(
     prepared: Prepared,
     request: HttpRequest,
@@ -171,6 +198,7 @@ async def _send_declared(
 ) -> None:
     body, content_type = body_bytes(request.body, fill)
     headers = _revealed(request.headers, fill)
+    done.redactor = done.redactor.also(_basic(headers))
     if content_type is not None and not any(name == "content-type" for name, _ in headers):
         headers = (*headers, ("content-type", content_type))
     outgoing = Outgoing(
@@ -185,12 +213,14 @@ async def _send_declared(
     policy = prepared.plan.network_policy
     if policy is None:
         raise Refused("network/policy", "the plan has no network policy")
+    done.exchanges.append(asked)
     try:
         received = await send(outgoing, policy, reach, done.meter)
-    except RefusedResponse as refusal:
-        done.exchanges.append(msgspec.structs.replace(asked, received=refusal.received, refusal=refusal))
+    except Refused as refusal:
+        answer = refusal.received if isinstance(refusal, RefusedResponse) else None
+        done.exchanges[-1] = msgspec.structs.replace(asked, received=answer, refusal=refusal)
         raise
-    done.exchanges.append(msgspec.structs.replace(asked, received=received))
+    done.exchanges[-1] = msgspec.structs.replace(asked, received=received)
     text = _checked_text(received, done)
     if not is_success(http, received.status, text):
         raise Refused("vendor/status", f"the vendor answered with status {received.status}")
@@ -212,14 +242,16 @@ async def _run_program(
     inputs = msgspec.json.encode(prepared.plan.inputs)
     arguments = (machine, prepared.isolation, program.argv, prepared.files, inputs)
     if policy is None:
-        ended = await run_sandboxed(*arguments, None, done.redactor)
+        ended = await run_sandboxed(*arguments, None, done.redactor, done.printing)
     else:
-        gateway = Gateway(policy, reach, done.meter, _revealed(prepared.headers, fill), done.mask)
+        headers = _revealed(prepared.headers, fill)
+        done.redactor = done.redactor.also(_basic(headers))
+        gateway = Gateway(policy, reach, done.meter, headers, done.mask)
         done.exchanges = gateway.exchanges
         async with gateway.serve() as socket:
-            ended = await run_sandboxed(*arguments, socket, done.redactor)
+            ended = await run_sandboxed(*arguments, socket, done.redactor, done.printing)
     text = ended.stdout.kept
-    done.program = {"exit_code": ended.status, "stdout": ended.stdout.logged, "stderr": ended.stderr.logged}
+    done.status = ended.status
     if ended.status != 0:
         raise Refused("program/exit", f"the program ended with {ended.status}")
     refused = next((each.refusal for each in done.exchanges if each.refusal is not None), None)

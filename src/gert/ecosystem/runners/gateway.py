@@ -26,6 +26,12 @@ _HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 
+_OURS: Final = frozenset({"host", "content-length", "accept-encoding", "range", "if-range"})
+"""Headers that the program does not choose: a part of a response could hold a part of the secret."""
+
+Mask = Callable[[bytes, bool], bytes]
+"""Removes the secret from bytes; the second argument says whether they were cut off."""
+
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """One request of a program and how it ended; neither holds the secret.
@@ -55,14 +61,14 @@ class Gateway:
         reach: Reach,
         meter: Meter,
         headers: tuple[tuple[str, str], ...],
-        mask: Callable[[bytes], bytes],
+        mask: Mask,
     ) -> None:
         self._policy = policy
         self._reach = reach
         self._meter = meter
         self._headers = headers
         self._mask = mask
-        self._open = 0
+        self._open: set[asyncio.Task[None] | None] = set()
         self.exchanges: list[Exchange] = []
 
     @asynccontextmanager
@@ -76,16 +82,28 @@ class Gateway:
                 yield path
             finally:
                 server.close()
+                await self._end()
+
+    async def _end(self) -> None:
+        """End what is under way: nothing leaves once the program has ended."""
+        tasks = {task for task in self._open if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        task = asyncio.current_task()
+        self._open.add(task)
         try:
-            if self._open <= _MOST_CONNECTIONS:
+            if len(self._open) <= _MOST_CONNECTIONS:
                 await self._converse(reader, writer)
-        except (h11.RemoteProtocolError, OSError, EOFError):
+        except (h11.ProtocolError, OSError, EOFError):
             pass  # the program left, or does not speak HTTP: it gets no answer
+        except asyncio.CancelledError:
+            pass  # the program has ended
         finally:
-            self._open -= 1
+            self._open.discard(task)
             with suppress(OSError, RuntimeError):
                 writer.close()
 
@@ -94,14 +112,16 @@ class Gateway:
         asked = await _read(peer, reader)
         if asked is None:
             return
-        head, body = asked
-        exchange = await self._forward(head, body)
+        # What is asked is kept before it leaves: a program may be ended while it waits.
+        at, exchange = len(self.exchanges), self._exchange(*asked)
         self.exchanges.append(exchange)
+        if exchange.refusal is None:
+            exchange = self.exchanges[at] = await self._forwarded(exchange)
         writer.write(_answer(peer, exchange, self._mask))
         await writer.drain()
 
-    async def _forward(self, head: h11.Request, body: bytes) -> Exchange:
-        ours = {name for name, _ in self._headers} | _HOP | {"host", "content-length", "accept-encoding"}
+    def _exchange(self, head: h11.Request, body: bytes) -> Exchange:
+        ours = {name for name, _ in self._headers} | _HOP | _OURS
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
         # A port or another form of the host is another host.
         host = next((value for name, value in headers if name == "host"), "").removesuffix(":443")
@@ -112,9 +132,12 @@ class Gateway:
         if not asked.target.startswith("/"):
             refusal = Refused("network/policy", "a request names its host in `Host`, and only the path in its target")
             return msgspec.structs.replace(asked, refusal=refusal)
+        return asked
+
+    async def _forwarded(self, asked: Exchange) -> Exchange:
         outgoing = Outgoing(
-            method=asked.method, host=host, target=asked.target, headers=(*kept, *self._headers), body=body,
-            secret_headers=frozenset(name for name, _ in self._headers),
+            method=asked.method, host=asked.host, target=asked.target, headers=(*asked.headers, *self._headers),
+            body=asked.body, secret_headers=frozenset(name for name, _ in self._headers),
         )  # fmt: skip
         try:
             return msgspec.structs.replace(asked, received=await send(outgoing, self._policy, self._reach, self._meter))
@@ -145,20 +168,20 @@ async def _read(peer: h11.Connection, reader: asyncio.StreamReader) -> tuple[h11
             return None
 
 
-def _answer(peer: h11.Connection, exchange: Exchange, mask: Callable[[bytes], bytes]) -> bytes:
+def _answer(peer: h11.Connection, exchange: Exchange, mask: Mask) -> bytes:
     """Return what the program is told: the response of the vendor, or why there is none."""
     if exchange.received is None or exchange.refusal is not None:
         refusal = exchange.refusal or Refused("network/policy", "the request was refused")
         body = msgspec.json.encode({"rule": refusal.rule, "message": refusal.message})
-        status, headers = 403, [("content-type", "application/json")]
+        status, headers = 403, [("content-type", b"application/json")]
     else:
         received = exchange.received
-        body, status = mask(received.body), received.status
-        headers = [(name, mask(value.encode()).decode()) for name, value in received.headers if name not in _HOP]
+        body, status = mask(received.body, received.is_cut), received.status
+        headers = [(name, mask(value.encode(), False)) for name, value in received.headers if name not in _HOP]
         headers = [pair for pair in headers if pair[0] not in ("content-length", "set-cookie")]
-        headers += [("x-gert-cut", "true")] if received.is_cut else []
-    headers += [("content-length", str(len(body))), ("connection", "close")]
-    lines = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+        headers += [("x-gert-cut", b"true")] if received.is_cut else []
+    headers += [("content-length", str(len(body)).encode()), ("connection", b"close")]
+    lines = [(name.encode("latin-1"), value) for name, value in headers]
     pieces = [peer.send(h11.Response(status_code=status, headers=lines)), peer.send(h11.Data(data=body))]
     pieces.append(peer.send(h11.EndOfMessage()))
     return b"".join(each or b"" for each in pieces)

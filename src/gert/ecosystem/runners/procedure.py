@@ -49,7 +49,7 @@ async def run_plan(invocation: Invocation, runner: Runner) -> Finished:
             # (10) What will be done is known before anything happens.
             runner.observe("prepare")
             machine = await runner.probe() if verified.skill.program is not None else None
-            prepared = prepare(verified.skill, verified.plan, verified.folder, lambda: _isolation(verified, machine))
+            prepared = prepare(verified.skill, verified.plan, verified.files, lambda: _isolation(verified, machine))
             reach = _reach(verified.runner, runner.lookup)
             # (11) No way back from here.
             runner.observe("spend")

@@ -5,18 +5,20 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
+from gert.ecosystem.process.capture import Capture
 from gert.ecosystem.process.run_program import Ended, run_program
 from gert.ecosystem.runners.seccomp import sandbox_filter
 from gert.errors import Refused
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.documents.skill import ProgramBlock
+from gert.kernel.runbook.program import SkillLookup
 from gert.kernel.runner.record import Isolation
 
 SOCKET: Final = "/run/gert/gateway.sock"
@@ -36,7 +38,7 @@ ENFORCED: Final = (
     "no network interface",
     "no socket but Unix sockets (seccomp)",
     "no file of the host but the system's programs, read-only",
-    "no process of the host visible",
+    "no process of the host visible, no setting of the kernel",
     "no capability, no new user namespace",
     "clean environment and descriptors",
 )
@@ -86,10 +88,12 @@ def isolation_of(machine: Machine, *, unsandboxed: bool) -> Isolation:
     return Isolation(level="none", enforced=("clean environment and descriptors",), not_enforced=ENFORCED[:-1])
 
 
-def read_files(program: ProgramBlock, folder: str) -> dict[str, bytes]:
-    """Read the files of a program; Refused where one is not what the skill says."""
+def read_files(lookup: SkillLookup) -> dict[str, bytes]:
+    """Read the files of a skill that is a program; Refused where one is not what the skill says."""
     found: dict[str, bytes] = {}
-    for name, expected in program.files.items():
+    program: ProgramBlock | None = lookup.document.model.program
+    folder = os.path.dirname(os.path.abspath(lookup.file))
+    for name, expected in program.files.items() if program is not None else ():
         path = os.path.join(folder, name)
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -99,7 +103,11 @@ def read_files(program: ProgramBlock, folder: str) -> dict[str, bytes]:
             why = (problem.strerror or str(problem)).lower()
             raise Refused("skill/file", f"the file `{name}` of the skill cannot be read: {why}") from None
         if digest(data) != expected:
-            raise Refused("skill/file", f"the file `{name}` is not the one that the skill names")
+            raise Refused(
+                "skill/file",
+                f"the file `{name}` is not the one that the skill names",
+                hint=f"if it is meant to be, write its digest into {lookup.file}: {digest(data)}",
+            )
         found[name] = data
     return found
 
@@ -112,6 +120,7 @@ async def run_sandboxed(
     inputs: bytes,
     socket: str | None,
     redactor: Redactor,
+    printing: Callable[[Capture, Capture], object],
 ) -> Ended:
     """Run a program on copies of its files; it reads its inputs on standard input.
 
@@ -133,10 +142,11 @@ async def run_sandboxed(
                     limit=MAX_OUTPUT,
                     mark=folder,
                     stdin=inputs,
+                    printing=printing,
                 )
             with _inherited(sandbox_filter() or b"") as number:
                 words = [*_bubblewrap(machine.bubblewrap, number, folder, socket), "--", *argv]
-                return await _start(words, {"LANG": "C.UTF-8"}, redactor, inputs, (number,))
+                return await _start(words, {"LANG": "C.UTF-8"}, redactor, inputs, (number,), printing)
         except (OSError, ValueError) as problem:
             why = (getattr(problem, "strerror", None) or str(problem)).lower()
             raise Refused("program/start", f"the program cannot be started: {why}") from None
@@ -150,7 +160,9 @@ def _bubblewrap(path: str, seccomp: int, folder: str | None = None, socket: str 
         "--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv",
         "--setenv", "PATH", _PATH, "--setenv", "LANG", "C.UTF-8", "--setenv", "HOME", "/tmp",  # noqa: S108 - inside
         *_system(),
-        "--proc", "/proc", "--dev", "/dev", "--size", _TEMPORARY, "--tmpfs", "/tmp", "--tmpfs", "/run",  # noqa: S108
+        # A runner of root is root in the files of the kernel's settings, though it has no capability.
+        "--proc", "/proc", "--remount-ro", "/proc",
+        "--dev", "/dev", "--size", _TEMPORARY, "--tmpfs", "/tmp", "--tmpfs", "/run",  # noqa: S108
     ]  # fmt: skip
     if folder is not None:
         words += ["--ro-bind", folder, FOLDER, "--chdir", FOLDER]
@@ -177,6 +189,7 @@ async def _start(
     redactor: Redactor,
     stdin: bytes | None,
     inherited: tuple[int, ...],
+    printing: Callable[[Capture, Capture], object] | None = None,
 ) -> Ended:
     return await run_program(
         words,
@@ -187,6 +200,7 @@ async def _start(
         mark=f"sandbox-{secrets.token_hex(8)}",
         stdin=stdin,
         inherited=inherited,
+        printing=printing,
     )
 
 

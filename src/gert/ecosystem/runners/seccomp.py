@@ -40,15 +40,16 @@ class Calls(NamedTuple):
 
 
 # ptrace, mount, umount2, pivot_root, add_key, request_key, keyctl, unshare, perf_event_open, setns, process_vm_readv,
-# process_vm_writev, open_by_handle_at, kexec_load, bpf, userfaultfd, init_module, delete_module, finit_module
+# process_vm_writev, open_by_handle_at, kexec_load, bpf, userfaultfd, init_module, delete_module, finit_module, syslog,
+# pidfd_getfd
 _CALLS: Final[Mapping[str, Calls]] = {
     "x86_64": Calls(
         0xC000003E, 41, 53, 56,
-        (101, 165, 166, 155, 248, 249, 250, 272, 298, 308, 310, 311, 304, 246, 321, 323, 175, 176, 313),
+        (101, 165, 166, 155, 248, 249, 250, 272, 298, 308, 310, 311, 304, 246, 321, 323, 175, 176, 313, 103, 438),
     ),
     "aarch64": Calls(
         0xC00000B7, 198, 199, 220,
-        (117, 40, 39, 41, 217, 218, 219, 97, 241, 268, 270, 271, 265, 104, 280, 282, 105, 106, 273),
+        (117, 40, 39, 41, 217, 218, 219, 97, 241, 268, 270, 271, 265, 104, 280, 282, 105, 106, 273, 116, 438),
     ),
 }  # fmt: skip
 

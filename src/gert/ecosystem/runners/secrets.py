@@ -7,12 +7,13 @@ import asyncio
 import os
 import re
 import stat
+import threading
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from gert.ecosystem.process.helper import read_helper
+from gert.ecosystem.process.helper import Output, read_helper
 from gert.errors import Refused
 from gert.kernel.runbook.documents.runner import SecretSourcesBlock, VaultBlock
 
@@ -64,11 +65,7 @@ async def resolve(reference: str, resolving: Resolving) -> Secret:
 
 async def _from_environment(name: str, resolving: Resolving) -> str:
     if resolving.dispatched:
-        raise Refused(
-            "secret/env",
-            "a runner that gert starts has a clean environment, so `env://` cannot be resolved",
-            hint="use file://, kv:// or cmd://, or start `gert-runner` yourself",
-        )
+        raise Refused("secret/env", "a runner that gert starts takes no secret from its environment")
     if not _VARIABLE.match(name) or name.startswith("GERT_"):
         raise Refused("secret/env", f"`env://{name}` names no variable that may hold a secret")
     value = resolving.environ.pop(name, None)
@@ -118,12 +115,26 @@ async def _from_command(
     environ = {name: resolving.environ[name] for name in _PASSED_ON if name in resolving.environ}
     name = os.path.basename(words[0])
     try:
-        ended = await asyncio.to_thread(read_helper, words, environ, limit=MAX_SECRET + 2, timeout=COMMAND_TIMEOUT)
+        ended = await _ended(words, environ)
     except (OSError, ValueError):
         raise Refused("secret/command", f"the command `{name}` for `{reference}` cannot be started") from None
     if ended.code != 0:
         raise Refused("secret/command", f"the command `{name}` for `{reference}` ended with {ended.code}")
     return _text(ended.stdout, reference)
+
+
+async def _ended(words: list[str], environ: Mapping[str, str]) -> Output:
+    """Run a command to its end; when cancelled, it and what it started have ended before this returns."""
+    given_up = threading.Event()
+    running = asyncio.ensure_future(
+        asyncio.to_thread(read_helper, words, environ, limit=MAX_SECRET + 2, timeout=COMMAND_TIMEOUT, given_up=given_up)
+    )
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.wait({running})
+        raise
 
 
 def _from_vault(vault: VaultBlock, path: str, field: str) -> str:
@@ -137,6 +148,7 @@ def _from_vault(vault: VaultBlock, path: str, field: str) -> str:
             token=_text(token.read(MAX_SECRET), vault.token_file).strip(),
             verify=vault.ca_file or True,
             timeout=10,
+            allow_redirects=False,  # the token goes to this server only
         )
     try:
         client.session.trust_env = False  # no proxy, and no other token than the one in the file

@@ -1,7 +1,6 @@
 """What a runner checks before a plan is spent; each refusal leaves the plan unspent and names what is wrong."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Final, Protocol
@@ -9,7 +8,7 @@ from typing import Final, Protocol
 import msgspec
 
 from gert.ecosystem.runners.artifacts import StateFolder
-from gert.ecosystem.runners.sandbox import Machine, probe
+from gert.ecosystem.runners.sandbox import Machine, probe, read_files
 from gert.ecosystem.runners.secrets import Resolving
 from gert.ecosystem.runners.wire import Lookup
 from gert.errors import Refused
@@ -19,7 +18,7 @@ from gert.kernel.runbook.documents.runner import RunnerBlock
 from gert.kernel.runbook.documents.skill import SecretsPolicy, Skill
 from gert.kernel.runbook.program import SkillLookup
 from gert.kernel.runner.authorization import Authorization, check_authorization, check_expiry, read_authorization
-from gert.kernel.runner.plan import Plan, check_skill, read_plan
+from gert.kernel.runner.plan import Plan, check_dispatched, check_skill, read_plan
 from gert.kernel.runner.record import ExecutionRecord
 from gert.kernel.runner.registry import admit, allow_secret, capabilities_digest, lacks
 
@@ -110,7 +109,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     runner: RunnerBlock
     skill: Skill
     source: bytes
-    folder: str
+    files: dict[str, bytes]
     expires: datetime
 
 
@@ -137,9 +136,10 @@ async def verify(invocation: Invocation, runner: Runner, folder: StateFolder) ->
         raise Refused("spent/ledger", "the plan is spent in another ledger than this runner writes to")
     if await runner.spend.is_spent(plan.plan_id):
         raise Refused("spent/plan", f"the plan `{plan.plan_id}` was executed before")
-    # (7) The skill is the one that was approved, byte by byte.
+    # (7) The skill is the one that was approved, byte by byte, and so are its files.
     runner.observe("skill")
     lookup = _skill(plan, runner.skills(plan.skill_id))
+    files = read_files(lookup)
     skill: Skill = lookup.document.model
     # (8) Nothing is wider than the skill, the runner and the secrets policies allow.
     runner.observe("policy")
@@ -164,7 +164,7 @@ async def verify(invocation: Invocation, runner: Runner, folder: StateFolder) ->
         runner=block,
         skill=skill,
         source=lookup.document.source,
-        folder=os.path.dirname(os.path.abspath(lookup.file)),
+        files=files,
         expires=expires,
     )
 
@@ -182,6 +182,8 @@ def _own(plan: Plan, runner_id: str, runners: Mapping[str, RunnerBlock]) -> Runn
 def _narrowed(plan: Plan, invocation: Invocation) -> tuple[str, ...]:
     if invocation.secret_ref != plan.secret_ref:
         raise Refused("scope/secret", "the runner was started with another `secret_ref` than the plan has")
+    if invocation.dispatched:
+        check_dispatched(plan.secret_ref)
     if wider := sorted({*invocation.scope} - {*plan.scope}):
         raise Refused("scope/wider", f"the scope `{wider[0]}` is wider than the plan")
     if plan.scope and not invocation.scope:

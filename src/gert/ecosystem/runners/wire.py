@@ -64,29 +64,38 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
-    """A response, cut at the limit of the policy."""
+    """A response, cut at the limit of the policy.
+
+    url: where it comes from, after redirects
+    """
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
     address: str
     is_cut: bool = False
+    url: str = ""
 
 
 class Meter:
-    """Counts requests whose first byte has left; the policy limits them, and the record tells them."""
+    """Counts requests that began, which the policy limits, and messages whose first byte has left, for the record."""
 
     def __init__(self) -> None:
+        self.begun = 0
         self.sent = 0
 
 
 async def send(request: Outgoing, policy: NetworkPolicy, reach: Reach, meter: Meter) -> Received:
     """Send a request and read the response; Refused where the policy does not allow it, or it fails."""
+    # Counted before anything is waited for: requests at the same time are no way around it.
+    if meter.begun >= policy.max_requests:
+        raise Refused("network/requests", f"expected at most {policy.max_requests} requests")
+    meter.begun += 1
     first = request.host
     for _ in range(_MAX_REDIRECTS + 1):
         received = await _exchange(request, policy, reach, meter)
         if received.status not in _REDIRECTS:
-            return received
+            return msgspec.structs.replace(received, url=f"https://{request.host}{request.target}")
         request = _redirected(request, received, policy, first)
     raise Refused("network/redirect", f"the vendor redirected more than {_MAX_REDIRECTS} times")
 
@@ -108,7 +117,10 @@ def _redirected(request: Outgoing, received: Received, policy: NetworkPolicy, fi
     host = parts.hostname or ""
     kept = tuple(pair for pair in request.headers if host == first or pair[0] not in request.secret_headers)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return msgspec.structs.replace(request, host=host, target=target, headers=kept)
+    if not target.isascii() or any(character <= " " for character in target):
+        raise RefusedResponse("network/redirect", "the vendor redirected to what is not a URL", received)
+    # The body may hold the secret, and a redirected GET has no need of one.
+    return msgspec.structs.replace(request, host=host, target=target, headers=kept, body=b"")
 
 
 class RefusedResponse(Refused):
@@ -124,20 +136,17 @@ async def _exchange(request: Outgoing, policy: NetworkPolicy, reach: Reach, mete
     objection = policy.objection(request.method, request.host)
     if objection is not None:
         raise Refused("network/policy", f"the request is refused: {objection}")
-    # (2) No more requests than the policy allows.
-    if meter.sent >= policy.max_requests + (_MAX_REDIRECTS if policy.redirects else 0):
-        raise Refused("network/requests", f"expected at most {policy.max_requests} requests")
-    # (3) The name stands for addresses that may be connected to; the connection goes to the one that was checked.
+    # (2) The name stands for addresses that may be connected to; the connection goes to the one that was checked.
     address, port = await _address(request.host, reach)
-    # (4) The server proves that it is the host.
+    # (3) The server proves that it is the host.
     reader, writer = await _connect(request.host, address, port, reach.context)
     try:
-        # (5) From here on the vendor may have the request.
+        # (4) From here on the vendor may have the request.
         meter.sent += 1
         received = await _talk(request, policy.max_response_bytes, reader, writer, str(address))
     finally:
         writer.transport.abort()
-    # (6) What is kept is what was sent: no other encoding than identity.
+    # (5) What is kept is what was sent: no other encoding than identity.
     encoding = next((value for name, value in received.headers if name == "content-encoding"), "identity")
     if encoding.strip().lower() not in ("", "identity"):
         raise RefusedResponse(
@@ -243,8 +252,16 @@ async def _read(peer: h11.Connection, reader: asyncio.StreamReader, limit: int, 
 def _received(head: h11.Response | None, body: bytes, address: str, *, is_cut: bool = False) -> Received:
     if head is None:
         raise EOFError
-    headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
+    headers = tuple((name.decode("latin-1"), _header(value)) for name, value in head.headers)
     return Received(status=head.status_code, headers=headers, body=body, address=address, is_cut=is_cut)
+
+
+def _header(value: bytes) -> str:
+    """The text of a header: a secret in UTF-8 that is read as Latin-1 would not be found in it."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:

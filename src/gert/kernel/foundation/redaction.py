@@ -8,6 +8,7 @@ they are a whole value, apart from white space; the same holds for the rest of a
 the placeholder.
 """
 
+import codecs
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?\Z")
 _CREDENTIAL = re.compile(r"(?i)key|secret|token|passw|passphrase|pwd|credential|authorization")
 _NO_CREDENTIAL = re.compile(r"(?i)(?:uri|url|id|type|name|email)$")
 _BLOCK = 1 << 16
+_DECODINGS = (("utf-8", "surrogateescape"), ("latin-1", "strict"))
+"""Both keep every byte, so text without secrets is returned unchanged."""
+
 _MAX_DIGITS = 4000  # Python refuses to parse many more
 
 
@@ -119,6 +123,14 @@ class Redactor:
         masked = "".join(pieces) + stream.close()
         return Redacted(masked, stream.count) if stream.count else Redacted(text, 0)
 
+    def cut(self, data: bytes) -> bytes:
+        """Mask every secret in bytes that were cut off; their end is left out where a secret may begin in it."""
+        for encoding, errors in _DECODINGS:
+            # What is not complete, a character or the beginning of a secret, is never asked for.
+            text = codecs.getincrementaldecoder(encoding)(errors).decode(data)
+            data = self.stream().feed(text).encode(encoding, errors)
+        return data
+
     def value(self, value: object) -> Redacted:
         """Mask every secret in a nested value, keys included."""
         return self._value(value, _MAX_DEPTH) if self._secrets else Redacted(value, 0)
@@ -151,8 +163,7 @@ class Redactor:
 
     def _bytes(self, data: bytes) -> Redacted:
         count = 0
-        # Both decodings keep every byte, so text without secrets is returned unchanged.
-        for encoding, errors in (("utf-8", "surrogateescape"), ("latin-1", "strict")):
+        for encoding, errors in _DECODINGS:
             text, masked = self._whole_text(data.decode(encoding, errors))
             if masked:
                 data, count = text.encode(encoding, errors), count + masked

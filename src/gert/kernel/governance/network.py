@@ -68,7 +68,7 @@ def is_public(address: Address) -> bool:
     for inner in _carried(address):
         if not is_public(inner):
             return False
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and not any(_is_in(address, each) for each in _LOCAL)
 
 
 def _carried(address: Address) -> list[Address]:
@@ -78,14 +78,21 @@ def _carried(address: Address) -> list[Address]:
     found: list[Address | None] = [address.ipv4_mapped, address.sixtofour]
     if address.teredo is not None:
         found += address.teredo
-    if address in _NAT64:
+    if any(address in each for each in _CARRIERS):
         found.append(IPv4Address(int(address) & 0xFFFFFFFF))
     return [each for each in found if each is not None]
 
 
-_NAT64 = IPv6Network("64:ff9b::/96")
+# NAT64, IPv4-translated and IPv4-compatible addresses: an IPv4 address in the last 32 bits.
+_CARRIERS = (IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0:0/96"), IPv6Network("::/96"))
+# A network's own NAT64, and the site-local addresses of old, which Python takes for public.
+_LOCAL = (IPv6Network("64:ff9b:1::/48"), IPv6Network("fec0::/10"))
 
 
 def is_allowed(address: Address, private: tuple[Network, ...]) -> bool:
     """Whether an address may be connected to: it is public, or in a listed network."""
-    return is_public(address) or any(address.version == each.version and address in each for each in private)
+    return is_public(address) or any(_is_in(address, each) for each in private)
+
+
+def _is_in(address: Address, network: Network) -> bool:
+    return address.version == network.version and address in network

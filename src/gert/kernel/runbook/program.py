@@ -158,11 +158,11 @@ class Program:
             tool, action = self.tool_of(step), self.action_of(step)
             if tool is None or action is None:
                 return None
-            self._action_contracts[key] = self.action_contract(tool, action[1])
+            self._action_contracts[key] = self.contract_of_action(tool, action[1])
         return self._action_contracts[key]
 
-    def action_contract(self, tool: Tool, action: ActionBlock) -> Contract:
-        """Return the contract of an action: of its skill, if it calls one, of its tool, and its own."""
+    def contract_of_action(self, tool: Tool, action: ActionBlock) -> Contract:
+        """Return the contract of an action: of its skill, if it calls one, then of the tool, then its own."""
         outer = self._skill_contract(action) if tool.meta.transport == RUNNER else NOTHING
         return resolve(outer, declared(tool.contract), declared(action.contract))
 

@@ -24,7 +24,10 @@ MAX_PLAN_BYTES: Final = 1024 * 1024
 MAX_TTL: Final = 7 * 24 * 3600
 DEFAULT_TTL: Final = 900
 STATE: Final = "_state"
-"""The first part of every artifact's path; the path is below the state directory."""
+"""The first part of every path that a runner writes; the path is below the state directory."""
+
+RUNS: Final = f"{STATE}/runs/"
+"""Where artifacts are."""
 
 SCHEMES: Final = ("env", "file", "kv", "cmd")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
@@ -130,13 +133,18 @@ def make_plan(
 
 def artifacts_of(plan_id: str, day: str) -> Artifacts:
     """Return the paths of an execution's artifacts."""
-    folder = f"{STATE}/runs/{day}/{plan_id}"
+    folder = f"{RUNS}{day}/{plan_id}"
     return Artifacts(
         request=f"{folder}/request.json",
         response=f"{folder}/response.json",
         log=f"{folder}/run.md",
         record=f"{folder}/record.json",
     )
+
+
+def day_of(plan: Plan) -> str:
+    """Return the date in the paths of a plan's artifacts."""
+    return plan.artifacts.record.removeprefix(RUNS).partition("/")[0]
 
 
 def plan_id_of(run_id: str, call: str, attempt: int = 1) -> str:
@@ -191,9 +199,9 @@ def check_plan(plan: Plan) -> None:
     for name, holds in (
         ("plan_id", is_safe_name(plan.plan_id)),
         ("runner_id", is_safe_name(plan.runner_id)),
-        ("skill_id", re.search(SKILL_ID, plan.skill_id) is not None),
+        ("skill_id", re.fullmatch(SKILL_ID, plan.skill_id) is not None),
         ("ttl_seconds", 0 < plan.ttl_seconds <= MAX_TTL),
-        ("scope", all(re.search(SCOPE, label) for label in plan.scope)),
+        ("scope", all(re.fullmatch(SCOPE, label) for label in plan.scope)),
         ("skill_digest", _DIGEST.match(plan.skill_digest) is not None),
         ("runner_digest", _DIGEST.match(plan.runner_digest) is not None),
     ):
@@ -205,6 +213,9 @@ def check_plan(plan: Plan) -> None:
         check_secret_ref(plan.secret_ref)
     for name, path in plan.artifacts.paths.items():
         check_path(name, path)
+        if not path.startswith(RUNS):
+            # Beside it are the plans of others, and the marks of those that are spent.
+            raise Refused("artifacts/path", f"the path of the artifact `{name}` is not below `{RUNS}`")
     if len(set(plan.artifacts.paths.values())) != len(plan.artifacts.paths):
         raise Refused("artifacts/path", "two artifacts of the plan have the same path")
 
@@ -212,11 +223,21 @@ def check_plan(plan: Plan) -> None:
 def check_secret_ref(reference: str) -> None:
     """Refuse what is not a reference that a runner can resolve."""
     scheme, _, rest = reference.partition("://")
-    if re.search(REFERENCE, reference) is None or scheme not in SCHEMES:
+    if re.fullmatch(REFERENCE, reference) is None or scheme not in SCHEMES:
         listed = ", ".join(f"`{each}://`" for each in SCHEMES)
         raise Refused("plan/secret-ref", "the `secret_ref` of the plan is not valid", hint=f"one of {listed}")
     if any(part in (".", "..") for part in rest.split("/")):
         raise Refused("plan/secret-ref", "the `secret_ref` of the plan holds `.` or `..`")
+
+
+def check_dispatched(reference: str | None) -> None:
+    """Refuse a secret that a runner cannot have where gert starts it: its environment is clean."""
+    if reference is not None and reference.startswith("env://"):
+        raise Refused(
+            "scope/env",
+            "a runner that gert starts has a clean environment, so `env://` cannot be resolved",
+            hint="use file://, kv:// or cmd://, or start `gert-runner` yourself",
+        )
 
 
 def check_path(name: str, path: str) -> None:

@@ -77,6 +77,10 @@ def render_headers(skill: Skill, inputs: Mapping[str, Any]) -> tuple[tuple[str, 
 
 def check_header(name: str, value: str) -> None:
     """Refuse a header that would not be one header."""
+    try:
+        shown_secret(None)(value).encode("latin-1")
+    except UnicodeEncodeError:
+        raise Refused("plan/inputs", f"the header `{name}` holds a character that a header cannot hold") from None
     if _CONTROL.search(value) or len(value) > MAX_HEADER:
         raise Refused("plan/inputs", f"the header `{name}` holds a line break or a control character, or is too long")
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from pydantic import BaseModel
@@ -18,7 +18,6 @@ from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.world.callers import Callers
 from gert.ecosystem.host.run.world.sanitize import Sanitizer
-from gert.ecosystem.host.runner.transport import skill_transport
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import (
@@ -43,8 +42,10 @@ from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import ALLOWED, Decision, decide
 from gert.kernel.governance.risk import risk_of
-from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.agent.skill_calls import SkillCalls
 
 _MOST_OPEN: Final = 16
 """Runs whose servers are kept between calls."""
@@ -89,13 +90,13 @@ class ToolPack:
         self._calls = _RunCallers(self._prepared, self._inputs, self._redactor)
         start = prefix if prefix is not None else f"{self._tool.meta.name}_"
         self._actions = {f"{start}{name}".replace(".", "_"): name for name in self._chosen(actions)}
+        self._skills = self._skill_calls()
         self.contracts = {name: self._contract(action) for name, action in self._actions.items()}
         """The contract of each tool."""
         self.decisions: dict[str, Decision] = {
             name: decide(contract, self._prepared.floor.policies) | demands for name, contract in self.contracts.items()
         }
         """What the policies say about each tool."""
-        _require_callable(self._tool, self.decisions)
         self.middleware = PolicyFileMiddleware(self.decisions, self._prepared.groups, self._place)
 
     def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None = None) -> None:
@@ -104,6 +105,7 @@ class ToolPack:
             raise UsageError("tool packs need a LocalToolRegistry", hint="leave `tool_port` out")
         # Executions of skills are recorded in the ledger of the agent.
         self._prepared.database = self._prepared.database or database
+        self._skills = self._skill_calls()
         for name, action in self._actions.items():
             self._register(port, name, action, lock if self.decisions[name].serialize else None)
 
@@ -118,8 +120,15 @@ class ToolPack:
                 raise InputError(f"the tool `{self._tool.meta.name}` has no action `{name}`", hint=", ".join(known))
         return list(known if wanted is None else wanted)
 
+    def _skill_calls(self) -> "SkillCalls | None":
+        if self._tool.meta.transport != RUNNER:
+            return None
+        from gert.ecosystem.host.agent.skill_calls import SkillCalls  # most packs call no skill
+
+        return SkillCalls(self._prepared, [self._tool.actions[each] for each in self._actions.values()])
+
     def _contract(self, action: str) -> Contract:
-        return self._prepared.program.action_contract(self._tool, self._tool.actions[action])
+        return self._prepared.program.contract_of_action(self._tool, self._tool.actions[action])
 
     def _register(self, port: LocalToolRegistry, name: str, action: str, lock: asyncio.Lock | None) -> None:
         contract, block = self._contract(action), self._tool.actions[action]
@@ -140,9 +149,14 @@ class ToolPack:
             call,
             name=name,
             side_effect=_has_side_effect(contract),
-            tool_version=self._digest[:19].replace("sha256:", "") or "1.0.0",
+            tool_version=self._version(block),
             risk_level=risk_of(contract).word,  # type: ignore[arg-type]
         )
+
+    def _version(self, block: ActionBlock) -> str:
+        if self._skills is not None:
+            return self._skills.version(block, self._digest)
+        return self._digest[:19].replace("sha256:", "") or "1.0.0"
 
     async def _call(
         self, action: str, contract: Contract, arguments: BaseModel, context: ToolExecutionContext
@@ -176,8 +190,11 @@ class ToolPack:
         async with self._calls.of(run_id) as callers:
             try:
                 async with asyncio.timeout(ask.timeout):
-                    transport = callers.transports[self._tool.meta.transport]
-                    answer = await transport.call(self._tool, ask.action, block, ask)
+                    if self._skills is not None:
+                        answer = await self._skills.call(block, ask, run_id, self._decision(ask.action))
+                    else:
+                        transport = callers.transports[self._tool.meta.transport]
+                        answer = await transport.call(self._tool, ask.action, block, ask)
             except Interrupted:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
@@ -201,7 +218,10 @@ class ToolPack:
         return {name: secret_ref(name) for name in self._inputs.secrets if name in contract.inputs}
 
     def _denies_violations(self, action: str) -> bool:
-        return any(self.decisions[name].violations_deny for name, each in self._actions.items() if each == action)
+        return self._decision(action).violations_deny
+
+    def _decision(self, action: str) -> Decision:
+        return next(self.decisions[name] for name, each in self._actions.items() if each == action)
 
 
 def tool_pack(file: str, **options: Any) -> ToolPack:
@@ -227,8 +247,6 @@ class _RunCallers:
         if found is None:
             prepared, inputs, redactor = self._made
             found = Callers(prepared, run_id, inputs, redactor, (), os.getcwd())
-            if _calls_skills(prepared):
-                found.transports[RUNNER] = skill_transport(prepared, run_id)
         self._open[run_id] = found
         self._used[run_id] = self._used.get(run_id, 0) + 1
         idle = [each for each in self._open if not self._used.get(each)]
@@ -295,21 +313,6 @@ def secret_inputs(prepared: Prepared, secrets: Mapping[str, str], environ: Mappi
             raise InputError(f"the secret input `{name}` is not set", hint=f"set the environment variable {variable}")
     values = {name: environ[variable] for name, variable in secrets.items()}
     return ResolvedInputs({name: secret_ref(name) for name in values}, {}, values)
-
-
-def _calls_skills(prepared: Prepared) -> bool:
-    tools = (lookup.tool for lookup in prepared.program.lookups.values())
-    return any(tool is not None and tool.meta.transport == RUNNER for tool in tools)
-
-
-def _require_callable(tool: Tool, decisions: Mapping[str, Decision]) -> None:
-    """Refuse a skill that needs an approval: people approve a plan, and tickets of agents have none."""
-    asking = [name for name, each in decisions.items() if each.verdict is Verdict.REQUIRE_APPROVAL]
-    if tool.meta.transport == RUNNER and asking:
-        raise UsageError(
-            f"`{asking[0]}` calls a skill that needs an approval ({decisions[asking[0]].rule}), which is of a plan",
-            hint="call it in a runbook, and register the runbook as a tool, or leave the action out",
-        )
 
 
 def _has_side_effect(contract: Contract) -> bool:

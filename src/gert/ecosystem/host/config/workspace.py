@@ -220,10 +220,13 @@ class Workspace:
         """The skills of the project of a folder by id, and the bundled ones; Refused where an id is there twice."""
         root = self.project_root(folder)
         if root not in self._skills:
-            files = dict.fromkeys(skill_files(self._skill_folders(folder)))
-            gone = (path for path in self._stored if path.endswith(SKILL_SUFFIX) and self._is_stored(path))
-            self._skills[root] = load_skills([*files, *gone], self._source)
+            self._skills[root] = load_skills(self.skill_files(folder), self._source)
         return self._skills[root]
+
+    def skill_files(self, folder: str) -> list[str]:
+        """The files of skills of the project of a folder, and the bundled ones."""
+        files = dict.fromkeys(skill_files(self._skill_folders(folder)))
+        return [*files, *(path for path in self._stored if path.endswith(SKILL_SUFFIX) and self._is_stored(path))]
 
     def _skill_folders(self, folder: str) -> Iterator[str]:
         yield os.path.join(self.project_root(folder) or self.working, SKILLS)

@@ -1,6 +1,7 @@
 """Create a plan by hand, and verify one: what `gert plan create` and `gert plan verify` do."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from gert.ecosystem.host.runner.plan_state import state_of
 from gert.ecosystem.host.runner.project import RunnerProject, fitted_inputs
 from gert.ecosystem.host.runner.skill_call import plan_call
 from gert.ecosystem.runners.artifacts import StateFolder
+from gert.ecosystem.runners.sandbox import read_files
 from gert.ecosystem.runners.secrets import Resolving
 from gert.ecosystem.runners.verification import STEPS, Invocation, Runner, Started, verify
 from gert.errors import Refused
@@ -145,6 +147,10 @@ class SkillCheck(msgspec.Struct, frozen=True):
 
 def check_skills(project: RunnerProject, secret_ref: str | None = None) -> Iterator[SkillCheck]:
     """Put every skill of a project to the registry, the router and, for a reference, the secrets policies."""
+    known = {lookup.file for lookup in project.skills.values()}
+    for file in project.workspace.skill_files(project.folder):
+        if file not in known:
+            yield SkillCheck(os.path.basename(file), file, f"not valid: gert validate {file}", None, None)
     for lookup in project.skills.values():
         skill = lookup.skill
         if skill is None:
@@ -154,7 +160,7 @@ def check_skills(project: RunnerProject, secret_ref: str | None = None) -> Itera
         yield SkillCheck(
             lookup.id,
             lookup.file,
-            _said(partial(admit, skill)),
+            _said(partial(admit, skill)) or _said(partial(read_files, lookup)),
             _said(partial(route, skill, project.runners)),
             _said(partial(project.allow_secret, skill, reference, skill.scopes)),
         )

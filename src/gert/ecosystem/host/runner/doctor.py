@@ -40,7 +40,9 @@ async def diagnose(project: RunnerProject) -> AsyncIterator[Diagnosis]:
         yield Diagnosis("sandbox", True, "; ".join(ENFORCED))
     else:
         yield Diagnosis("sandbox", False, f"{machine.flaw}; programs are refused without an unsandboxed grant")
-    yield Diagnosis("memory", True, "no core dump, no inspection by other processes")
+    can_close = sys.platform == "linux"
+    memory = "no core dump, no inspection by other processes" if can_close else "the process cannot be closed to others"
+    yield Diagnosis("memory", can_close, memory)
     for each in _project(project):
         yield each
 

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -26,6 +28,9 @@ from gert.kernel.runner.exit_codes import RunnerExit
 from gert.kernel.runner.plan import MAX_PLAN_BYTES
 
 __all__ = ["Finished", "RunnerExit", "RunnerOptions", "harden", "run_once"]
+
+_TLS: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables by which libraries trust other certificates, or write down the keys of a session."""
 
 
 class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +82,7 @@ async def run_once(
     )
     stop = asyncio.Event()
     _listen(stop)
+    asyncio.get_running_loop().set_default_executor(_Threads())
     async with AsyncExitStack() as held:
         runner_id = options.runner_id
         block = project.runners.get(runner_id)
@@ -99,8 +105,18 @@ async def run_once(
         return await run_plan(invocation, runner)
 
 
+class _Threads(ThreadPoolExecutor):
+    """Threads that are not waited for: a name server or a vault that does not answer cannot keep the process."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Begin nothing more."""
+        super().shutdown(wait=False, cancel_futures=True)
+
+
 def harden() -> None:
     """Set up a process that will hold a secret: nothing is inherited, dumped or inspected."""
+    for name in _TLS:
+        os.environ.pop(name, None)
     set_up_process(os.environ)
     keep_secrets_in_memory()
 

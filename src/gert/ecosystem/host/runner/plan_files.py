@@ -7,7 +7,7 @@ from typing import Final
 from gert.ecosystem.runners.artifacts import StateFolder
 from gert.errors import Refused, UsageError
 from gert.kernel.runner.authorization import MAX_BYTES, Authorization, encode_authorization, read_authorization
-from gert.kernel.runner.plan import MAX_PLAN_BYTES, STATE, Plan, plan_bytes, read_plan
+from gert.kernel.runner.plan import MAX_PLAN_BYTES, STATE, Plan, day_of, plan_bytes, read_plan
 
 PLANS: Final = "plans"
 PLAN_SUFFIX: Final = ".plan.json"
@@ -65,6 +65,13 @@ def store_plan(state: str, plan: Plan) -> str:
         elif found != plan_bytes(plan):
             raise Refused("plan/exists", f"there is another plan `{plan.plan_id}` in `{state}`")
     return os.path.join(state, path)
+
+
+def planned_day(state: str, plan_id: str) -> str | None:
+    """The day of a plan that was kept before, so that the same call is the same plan on another day."""
+    with StateFolder(state) as folder:
+        data = folder.read(stored_plan(plan_id))
+    return day_of(read_plan(data)) if data is not None else None
 
 
 def write_new(path: str, data: bytes) -> None:

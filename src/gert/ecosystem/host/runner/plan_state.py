@@ -67,10 +67,16 @@ async def _recorded(ledger: Ledger, plan: Plan) -> ExecutionRecord | None:
 
 
 def record_in(plan: Plan, state: str) -> ExecutionRecord | None:
-    """The record beside the artifacts of a plan; it is written last, so where there is one, everything is there."""
-    with StateFolder(state) as folder:
-        data = folder.read(plan.artifacts.record)
-    return None if data is None else read_record(data, plan, plan_digest(plan))
+    """The record beside the artifacts of a plan; it is written last, so where there is one, everything is there.
+
+    One that cannot be read, or belongs to another plan, is none: the plan is spent, and its outcome is unknown.
+    """
+    try:
+        with StateFolder(state) as folder:
+            data = folder.read(plan.artifacts.record)
+        return None if data is None else read_record(data, plan, plan_digest(plan))
+    except Refused:
+        return None
 
 
 def _without_ledger(plan: Plan, state: str) -> PlanState:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from typing import Final, Literal
 
@@ -61,14 +61,21 @@ async def recover(
 
     look_only: change nothing
     """
-    plans = {plan.plan_id: (plan, file) for file in (*files, *_stored(project.state)) if (plan := _readable(file))}
+    plans: dict[str, tuple[Plan, str | None]] = {}
+    for file in _stored(project.state):
+        if (plan := _readable(file)) is not None:
+            plans[plan.plan_id] = plan, file
+    named = [(load_plan(file), file) for file in files]
+    plans |= {plan.plan_id: (plan, file) for plan, file in named}
     async with AsyncExitStack() as held:
         ledger = await _ledger(project, held, look_only=look_only)
         if ledger is not None:
             for plan in await _executed(ledger):
-                plans.setdefault(plan.plan_id, (plan, None))  # type: ignore[arg-type]
-        for plan, file in sorted(plans.values(), key=lambda each: each[0].plan_id):
-            yield await _recovered(project, ledger, plan, file, actor, now, look_only=look_only)
+                known = plans.get(plan.plan_id)
+                if known is None or known[0] != plan:
+                    plans[plan.plan_id] = plan, None  # another plan with the id of an executed one was never executed
+        for _, (plan, found) in sorted(plans.items()):
+            yield await _recovered(project, ledger, plan, found, actor, now, look_only=look_only)
 
 
 async def _ledger(project: RunnerProject, held: AsyncExitStack, *, look_only: bool) -> Ledger | None:
@@ -160,10 +167,14 @@ async def _close(ledger: Ledger, plan: Plan, known: PlanState, actor: str, state
 
 
 def _artifacts(plan: Plan, state: str) -> dict[str, str]:
-    """The artifacts that are there, with their digests."""
+    """The artifacts that are there and can be read, with their digests."""
+    found: dict[str, str] = {}
     with StateFolder(state) as folder:
-        found = {name: folder.read(path) for name, path in plan.artifacts.paths.items()}
-    return {name: digest(data) for name, data in found.items() if data is not None}
+        for name, path in plan.artifacts.paths.items():
+            with suppress(Refused):
+                data = folder.read(path)
+                found |= {name: digest(data)} if data is not None else {}
+    return found
 
 
 def _authorized_until(file: str, now: datetime) -> str | None:

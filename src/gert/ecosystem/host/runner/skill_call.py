@@ -1,6 +1,6 @@
 """One skill call, from what is asked to what became of it: plan, verdict, authorization, one-shot runner, record.
 
-There is no other way to a skill's secret: runbook steps, `gert runner run` and agents' tools all come through here.
+There is no other way to a skill's secret: steps of runbooks and tools of agents come through here.
 """
 
 import os
@@ -16,6 +16,7 @@ from gert.ecosystem.host.runner.dispatch import Dispatched, dispatch
 from gert.ecosystem.host.runner.plan_files import store_plan, write_authorization
 from gert.ecosystem.host.runner.plan_state import state_of
 from gert.ecosystem.host.runner.project import RunnerProject
+from gert.ecosystem.runners.sandbox import read_files
 from gert.errors import InDoubt, Refused
 from gert.kernel.governance.contract import Contract, resolve
 from gert.kernel.governance.decide import decide
@@ -47,6 +48,7 @@ def plan_call(project: RunnerProject, order: Order, *, with_ledger: bool = True)
     with_ledger: it is spent in the ledger of the project; otherwise once in each state directory
     """
     lookup = project.skill(order.skill_id)
+    read_files(lookup)
     skill = lookup.document.model
     plan = make_plan(order, skill, lookup.document.digest, project.runners, project.ledger if with_ledger else None)
     project.allow_secret(skill, plan.secret_ref, plan.scope)

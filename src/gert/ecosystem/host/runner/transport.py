@@ -40,6 +40,7 @@ from gert.kernel.runner.plan import (
     Order,
     Plan,
     attempt_of,
+    check_dispatched,
     check_skill,
     plan_data,
     plan_digest,
@@ -77,31 +78,8 @@ class RunnerRun(msgspec.Struct, frozen=True, kw_only=True):
     break_glass: bool = False
 
 
-def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
-    """How the steps of a run call skills; Refused where they could not be called."""
-    run = RunnerRun(
-        run_id=setup.run_id,
-        actor=setup.actor,
-        program=prepared.program,
-        policies=setup.policies,
-        break_glass=setup.break_glass is not None,
-    )
-    transport = RunnerTransport(_project(prepared), run)
-    transport.require_ready(is_real=setup.mode in ("real", "probe"))
-    return transport
-
-
-def skill_transport(prepared: "Prepared", run_id: str) -> "RunnerTransport":
-    """How the tools of an agent run call skills; Refused where they could not be called."""
-    run = RunnerRun(
-        run_id=run_id, actor=prepared.actor, program=prepared.program, policies=tuple(prepared.floor.policies)
-    )
-    transport = RunnerTransport(_project(prepared), run)
-    transport.require_ready(is_real=True)
-    return transport
-
-
-def _project(prepared: "Prepared") -> RunnerProject:
+def project_of(prepared: "Prepared") -> RunnerProject:
+    """The project of a run, for planning and executing."""
     return RunnerProject(
         os.path.dirname(os.path.abspath(prepared.options.file)),
         environ=prepared.environ,
@@ -111,6 +89,47 @@ def _project(prepared: "Prepared") -> RunnerProject:
         workspace=prepared.workspace,
         settings=prepared.settings,
     )
+
+
+def require_callable(project: RunnerProject, action: ActionBlock) -> None:
+    """Refuse an action whose skill could not be called: its skill, its runner, or its secret."""
+    skill = project.skill(action.skill or "").document.model
+    route(skill, project.runners, action.runner)
+    check_dispatched(action.secret_ref)
+    project.allow_secret(skill, action.secret_ref, skill.scopes)
+
+
+def order_of(action: ActionBlock, plan_id: str, inputs: Mapping[str, Any], day: str, **asked: Any) -> Order:
+    """What an action asks for.
+
+    asked: by whom, and for which run and step
+    """
+    ttl = parse_duration(action.ttl).total_seconds() if action.ttl is not None else DEFAULT_TTL
+    return Order(
+        plan_id=plan_id,
+        skill_id=action.skill or "",
+        inputs=inputs,
+        day=day,
+        runner=action.runner,
+        secret_ref=action.secret_ref,
+        ttl_seconds=max(1, int(ttl)),
+        unsandboxed=action.unsandboxed,
+        **asked,
+    )
+
+
+def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
+    """How the steps of a run call skills; Refused where they could not be called."""
+    run = RunnerRun(
+        run_id=setup.run_id,
+        actor=setup.actor,
+        program=prepared.program,
+        policies=setup.policies,
+        break_glass=setup.break_glass is not None,
+    )
+    transport = RunnerTransport(project_of(prepared), run)
+    transport.require_ready(is_real=setup.mode in ("real", "probe"))
+    return transport
 
 
 class RunnerTransport:
@@ -140,9 +159,7 @@ class RunnerTransport:
             tool = lookup.tool
             for action in tool.actions.values() if tool is not None and tool.meta.transport == RUNNER else ():
                 if action.plan is None:
-                    skill = self._project.skill(action.skill or "").document.model
-                    route(skill, self._project.runners, action.runner)
-                    self._project.allow_secret(skill, action.secret_ref, skill.scopes)
+                    require_callable(self._project, action)
         if is_real:
             plan_signing_key(self._project.environ)
 
@@ -210,9 +227,11 @@ class RunnerTransport:
         attempt = attempt_of(str(approved.get("plan_id"))) if approved is not None else self._attempts.get(call, 1)
         while attempt <= MAX_ATTEMPTS:
             plan = self._plan(action, ask.inputs, call, ask.path, attempt)
+            if approved is not None and plan_data(plan) != approved:
+                return _outdated(plan)
             known = await state_of(plan, self._project.database, self._project.state)
             if known.state == "recorded" and known.record is not None:
-                return _recorded(known.record)
+                return recorded_answer(known.record)
             if known.state == "running":
                 raise in_doubt(plan, known.state)
             if known.state == "unspent":
@@ -231,21 +250,9 @@ class RunnerTransport:
     def _plan(
         self, action: ActionBlock, inputs: Mapping[str, Any], call: str, path: str, attempt: int | None = None
     ) -> Plan:
-        ttl = parse_duration(action.ttl).total_seconds() if action.ttl is not None else DEFAULT_TTL
-        order = Order(
-            plan_id=plan_id_of(self._run.run_id, call, attempt or self._attempts.get(call, 1)),
-            skill_id=action.skill or "",
-            inputs=inputs,
-            day=self._day,
-            runner=action.runner,
-            secret_ref=action.secret_ref,
-            ttl_seconds=max(1, int(ttl)),
-            unsandboxed=action.unsandboxed,
-            requested_by=self._run.actor,
-            run_id=self._run.run_id,
-            step=path,
-        )
-        return plan_call(self._project, order)
+        plan_id = plan_id_of(self._run.run_id, call, attempt or self._attempts.get(call, 1))
+        asked = {"requested_by": self._run.actor, "run_id": self._run.run_id, "step": path}
+        return plan_call(self._project, order_of(action, plan_id, inputs, self._day, **asked))
 
     async def _grant(self, ask: CallTool) -> Grant:
         """What governance decided about the call; a call that needs an approval and has none is refused."""
@@ -290,6 +297,9 @@ class RunnerTransport:
 
     async def _authorize(self, action: ActionBlock, file: str, ask: CallTool, grant: Grant) -> ToolAnswer:
         plan = self._given(file, action, ask.inputs)
+        # The file is read once more after it was approved, and what is signed is what was approved.
+        if ask.approval is not None and plan_data(plan) != ask.approval.plan:
+            return _outdated(plan)
         if (await state_of(plan, self._project.database, self._project.state)).state != "unspent":
             raise Refused("spent/plan", f"the plan `{plan.plan_id}` was executed before")
         key = plan_signing_key(self._project.environ)
@@ -300,9 +310,14 @@ class RunnerTransport:
         return ToolAnswer(outputs=outputs)
 
 
+def _outdated(plan: Plan) -> ToolAnswer:
+    reason = f"the plan `{plan.plan_id}` is not the one that was approved"
+    return ToolAnswer(failure=Failure("approval_outdated", reason))
+
+
 def _result(result: SkillResult) -> ToolAnswer:
     if result.record is not None:
-        return _recorded(result.record)
+        return recorded_answer(result.record)
     refused = result.refused
     rule, message = (refused.rule, refused.message) if refused is not None else (None, None)
     return ToolAnswer(
@@ -311,7 +326,7 @@ def _result(result: SkillResult) -> ToolAnswer:
     )
 
 
-def _recorded(record: ExecutionRecord) -> ToolAnswer:
+def recorded_answer(record: ExecutionRecord) -> ToolAnswer:
     """The answer of an execution; its record is what the step printed."""
     printed = msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"
     failure = _failure(record.rule or "", record.message or "") if record.exit_code != 0 else None

@@ -2,12 +2,17 @@
 
 import hashlib
 import json
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.ecosystem.runners.bench import KEYS, OTHER, PING, PUBLIC, SEED, Bench, bench, listed
-from tests.ecosystem.runners.vendors import Vendor
+from tests.ecosystem.runners.vendors import Asked, Handler, Vendor, vendor
+from tests.ecosystem.surfaces.cli.workbench import environment, is_alive, until
 
 from gert.ecosystem.surfaces.runner.command import main as runner_main
 
@@ -58,6 +63,32 @@ class TestSkill:
         assert said["router"].startswith("router/capability")
         made.skill(networkPolicy__domains=None)
         assert "not valid" in made.gert("skill", "check", PING).ended(1).err
+
+    def test_check_without_ids_is_about_the_project(self, made: Bench) -> None:
+        made.runner = {**made.runner, "vendors": ["test", "slack"]}
+        made.settle()
+        said = listed(made.gert("skill", "check", "--json").ended(0))
+        assert [each["id"] for each in said] == [PING, "S.vendor.slack.post.v0.1.0"]
+
+    def test_check_reports_a_file_that_is_no_skill(self, made: Bench) -> None:
+        made.write("skills/broken.skill.yaml", "apiVersion: skill/v0\nid: [\n")
+        out = made.gert("skill", "check").ended(1).out
+        assert "✗ broken.skill.yaml" in out
+        assert "gert validate" in out
+
+    def test_a_changed_file_of_a_program_is_found_before_anything_is_approved(self, made: Bench) -> None:
+        made.write("skills/run.py", "print(1)")
+        files = {"run.py": f"sha256:{hashlib.sha256(b'print(1)').hexdigest()}"}
+        headers = {"x-key": "{{ .secret.token }}"}
+        made.skill(http=None, program={"argv": ["python3", "run.py"], "files": files, "headers": headers}, extract=None)
+        file = made.authorized()
+        made.gert("plan", "verify", file, **KEYS).ended(0)
+        made.write("skills/run.py", "print(2)")
+        assert "skill/file" in made.gert("skill", "check", PING).ended(1).out
+        assert "✗ 7 skill: skill/file" in made.gert("plan", "verify", file, **KEYS).ended(1).out
+        words = ("plan", "create", PING, "--var=word=hi", "--secret-ref", made.ref)
+        ran = made.gert(*words, **KEYS).ended(1)
+        assert hashlib.sha256(b"print(2)").hexdigest() in ran.err, "the hint has the digest to write"
 
     def test_two_files_with_one_id_are_refused(self, made: Bench) -> None:
         made.write("skills/again.skill.yaml", (made.root / "skills/ping.skill.yaml").read_text())
@@ -119,6 +150,7 @@ class TestPlan:
         made.execute(file).ended(1)
         assert served.asked == []
         # Asked again, the same run waits for the same ticket.
+        assert "authorization" not in said
         again = made.approve(file, "--detach", "--json").ended(0).said
         assert (again["run_id"], again["pending"][0]["ticket_id"]) == (said["run_id"], pending["ticket_id"])
         made.gert("approve", pending["ticket_id"], "--as", "bob").ended(0)
@@ -281,7 +313,65 @@ class TestProcess:
         assert ("error:" in err) is (code == 2)
         assert "Traceback" not in out + err
 
-    def test_an_unexpected_error_is_irrelevant_but_its_kind(
+    def test_what_resolves_a_secret_cannot_keep_the_runner(self, place: tuple[Bench, Vendor], tmp_path: Path) -> None:
+        """A command whose descendant holds its output, and outlives its session."""
+        made, served = place
+        pid = tmp_path / "pid"
+        script = f"sh -c 'echo $$ > {pid}; exec sleep 600' & setsid sh -c 'exec sleep 20' & wait"
+        made.runner["secrets"] = {"cmd": {"slow": ["sh", "-c", script]}}
+        made.allow = [{"skills": ["S.**"], "secret_refs": ["cmd://slow/*"], "scopes": ["**"]}]
+        made.settle()
+        made.skill(timeout="6s")
+        file = made.authorized("--secret-ref", "cmd://slow/x")
+        assert self.process(made, file, "cmd://slow/x") == 25
+        assert served.asked == []
+        assert made.record()["rule"] == "timeout/limit"
+        until(lambda: not is_alive(int(pid.read_text())))
+
+    def test_a_vault_that_answers_without_end_cannot_keep_the_runner(self, place: tuple[Bench, Vendor]) -> None:
+        pytest.importorskip("hvac")
+        made, _ = place
+        over = threading.Event()
+
+        def drip(asked: Asked, handler: Handler) -> None:
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+            with suppress(OSError):
+                while not over.wait(0.2):
+                    handler.wfile.write(b" ")
+
+        with vendor("localhost") as vault:
+            vault.answer = drip
+            url = f"https://localhost:{vault.port}"
+            block = {"url": url, "token_file": str(made.secret), "ca_file": str(made.ca)}
+            made.runner["secrets"] = {"kv": {"vault": block}}
+            made.allow = [{"skills": ["S.**"], "secret_refs": ["kv://**"], "scopes": ["**"]}]
+            made.settle()
+            made.skill(timeout="6s")
+            file = made.authorized("--secret-ref", "kv://a/b")
+            try:
+                assert self.process(made, file, "kv://a/b") == 25
+            finally:
+                over.set()
+            assert len(vault.asked) == 1
+
+    def test_certificates_come_from_the_runner_and_not_from_the_environment(self, place: tuple[Bench, Vendor]) -> None:
+        made, served = place
+        trusted = made.runner.pop("ca_file")
+        made.settle()
+        file = made.authorized()
+        assert self.process(made, file, made.ref, SSL_CERT_FILE=str(made.root / str(trusted))) == 24
+        assert made.record()["rule"] == "transport/tls"
+        assert served.asked == []
+
+    def process(self, made: Bench, file: Path, reference: str, **environ: str) -> int:
+        """Start `gert-runner`; it ends in time."""
+        words = self.words(made, file)
+        words[words.index("--secret-ref") + 1] = reference
+        command = [sys.executable, "-m", "gert.ecosystem.surfaces.runner", *words]
+        known = environment({**PUBLIC, **environ})
+        return subprocess.run(command, env=known, capture_output=True, check=False, timeout=50).returncode
+
+    def test_an_unexpected_error_says_nothing_but_its_kind(
         self, made: Bench, verifying: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         from gert.ecosystem.surfaces.runner import command

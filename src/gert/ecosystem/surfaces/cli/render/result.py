@@ -1,6 +1,6 @@
 """The result of a run: as text, as JSON, and as an exit code."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -13,13 +13,20 @@ from gert.kernel.events.runbook import Outcome
 from gert.kernel.foundation.text import printable
 
 
-def show(executed: Executed, *, as_json: bool, quiet: bool, results: StepResults | None = None) -> int:
-    """Print the result of a run and return the exit code."""
+def show(
+    executed: Executed,
+    *,
+    as_json: bool,
+    quiet: bool,
+    results: StepResults | None = None,
+    more: Mapping[str, str] | None = None,
+) -> int:
+    """Print the result of a run and return the exit code; the document has what else is given."""
     if executed.warning is not None:
         click.echo(f"{click.style('warning:', fg='yellow')} {printable(executed.warning)}", err=True)
     if as_json:
         steps = {"steps": results.steps, "outputs": results.outputs} if results is not None else {}
-        print_json({**executed.as_json(), **steps})
+        print_json({**executed.as_json(), **steps, **(more or {})})
         return exit_code(executed)
     # The findings of a dry run are its result, not progress; and --quiet must still name open tickets.
     lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)

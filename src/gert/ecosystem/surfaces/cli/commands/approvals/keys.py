@@ -125,6 +125,7 @@ def _describe(key: Key) -> None:
         print_pair("approvals", f"set {approvals}={key.public_text} to verify them")
         print_pair("", f"and {owner}=ann@example.com, so that it can approve only as this person")
         print_pair("traces", f"set {traces} likewise, if traces are signed with GERT_TRACE_SIGNING_KEY_ID={key.id}")
+        print_pair("plans", f"set GERT_PLAN_VERIFY_KEY={key.public_text} where runners verify plans")
     if key.is_weak:
         print_error("the key is weak: it is short enough to be guessed", "create a strong one with `gert keys new`")
 

@@ -163,7 +163,8 @@ def approve(
             **place,  # type: ignore[arg-type]
         )
         executed = _drive(_start(options, approval), as_json=as_json, quiet=quiet)
-    code = show_result(executed, as_json=as_json, quiet=quiet)
+    more = {"authorization": authorization_file(file)} if executed.status == "completed" else {}
+    code = show_result(executed, as_json=as_json, quiet=quiet, more=more)
     if not as_json and not quiet and executed.status == "completed":
         print_line(f"authorized: {printable(authorization_file(file))}")
         print_line(f"execute it once with: gert runner run {printable(file)}")

@@ -62,7 +62,8 @@ def run(file: str, as_json: bool, **place: Any) -> int:
     if as_json:
         print_json(msgspec.to_builtins(record))
     elif record.exit_code == 0:
-        print_line(f"{record.plan_id}: done, {record.requests} requests, isolation {record.isolation.level}")
+        requests = f"{record.requests} request{'' if record.requests == 1 else 's'}"
+        print_line(f"{record.plan_id}: done, {requests}, isolation {record.isolation.level}")
         for name, value in record.outputs.items():
             print_pair(name, value_text(value))
         print_pair("report", os.path.join(project.state, record.log_artifact))

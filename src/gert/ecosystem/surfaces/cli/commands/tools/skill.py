@@ -1,9 +1,11 @@
 """`gert skill`: list, show and check the vendor calls that runners can make."""
 
+import os
 from typing import Any
 
 import click
 
+from gert.ecosystem.host.config.skills import BUNDLED
 from gert.ecosystem.host.runner.create import check_skills
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import open_project, project_options
@@ -15,7 +17,7 @@ from gert.kernel.runner.registry import data_of, lacks
 
 @click.group(epilog="Example: gert skill list")
 def command() -> None:
-    """List, show and check skills: the vendor calls that runners make with a secret nobody else sees."""
+    """List, show and check skills: the vendor calls that runners make with a secret of their own."""
 
 
 @command.command("list", epilog="Example: gert skill list --json")
@@ -71,11 +73,15 @@ def show(skill_id: str, config: str | None, as_json: bool) -> int:
 @click.option("--secret-ref", metavar="REF", help="Also ask the secrets policies about this reference.")
 @project_options
 def check(skill_ids: tuple[str, ...], secret_ref: str | None, config: str | None, as_json: bool) -> int:
-    """Put skills to the registry, the router and the secrets policies; exit with 1 if one is refused."""
+    """Put skills to the registry, the router and the secrets policies; exit with 1 if one is refused.
+
+    Without an ID: those of the project, and the bundled ones that a runner can execute.
+    """
     project = open_project(config)
     for skill_id in skill_ids:
         project.skill(skill_id)
-    found = [each for each in check_skills(project, secret_ref) if not skill_ids or each.id in skill_ids]
+    wanted = skill_ids or _own(project)
+    found = [each for each in check_skills(project, secret_ref) if each.id in wanted or each.id not in project.skills]
     if as_json:
         print_json(
             [
@@ -92,6 +98,11 @@ def check(skill_ids: tuple[str, ...], secret_ref: str | None, config: str | None
                 if reason is not None:
                     print_pair("", reason)
     return 0 if all(each.passes for each in found) else 1
+
+
+def _own(project: RunnerProject) -> list[str]:
+    found = project.skills.values()
+    return [each.id for each in found if os.path.dirname(each.file) != BUNDLED or _able(project, each.document.model)]
 
 
 def _row(project: RunnerProject, skill_id: str) -> dict[str, Any]:
