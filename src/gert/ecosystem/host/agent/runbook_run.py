@@ -11,8 +11,8 @@ from gert.ecosystem.host.background.messages import stop_driver
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, open_ledger
 from gert.ecosystem.host.redrive.resume import ResumeOptions
-from gert.ecosystem.host.run.lease import is_driven
 from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.run.record.lease import is_driven
 from gert.errors import ApprovalRequiredError, Busy, GertError, RunError
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete, StepComplete

@@ -18,7 +18,7 @@ from gert.ecosystem.host.agent.runbook_run import RunbookRun, place_of
 from gert.ecosystem.host.agent.tool_pack import secret_inputs
 from gert.ecosystem.host.background.launch import run_id_for
 from gert.ecosystem.host.config.ledger_location import Database, ledger_of
-from gert.ecosystem.host.config.user import user_name
+from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.policy.explain_runbook import explained_steps
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
