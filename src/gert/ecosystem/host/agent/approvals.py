@@ -105,12 +105,11 @@ class AgentApprovals:
 
     async def answered(self, ledger: Ledger, ticket_id: str) -> bool:
         """Whether a ticket of any run was answered or closed, or its time is over."""
-        run_id = (await self._tickets(ledger).get(ticket_id)).run_id
-        state = await self.look(ledger, run_id, ticket_id)
-        return bool(state.received) or state.is_over or await self._is_closed(ledger, ticket_id)
-
-    async def _is_closed(self, ledger: Ledger, ticket_id: str) -> bool:
-        return (await self._tickets(ledger).get(ticket_id)).status != "pending"
+        view = await self._tickets(ledger).get(ticket_id)
+        if view.status != "pending":
+            return True
+        state = await self.look(ledger, view.run_id, ticket_id)
+        return bool(state.received) or state.is_over
 
     async def announce(self, ledger: Ledger, ticket_id: str) -> None:
         """Tell people that a ticket is open; a failure is a note on the ticket."""

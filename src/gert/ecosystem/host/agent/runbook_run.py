@@ -110,7 +110,7 @@ class RunbookRun:
         return head
 
     async def _resume(self) -> None:
-        """Resume it; where nobody has answered its tickets, it stays as it was."""
+        """Resume it; while its tickets have no answer, it stays as it was."""
         options = self._options
         again = ResumeOptions(
             run_id=self.run_id,

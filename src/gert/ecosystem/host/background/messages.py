@@ -57,7 +57,7 @@ async def cancel_run(sender: Sender, run_id: str, environ: Mapping[str, str], re
 async def stop_driver(database: Database, run_id: str, environ: Mapping[str, str]) -> None:
     """Signal the process that drives a run, if it runs on this machine: it stops the run in order.
 
-    For those who started it: a signal needs no key, and the system lets no other user send one.
+    For the process that started it: a signal needs no key, and the system lets no other user send one.
     """
     async with open_ledger(database, environ, read_only=True) as ledger:
         lease = await ledger.lease(run_id)
