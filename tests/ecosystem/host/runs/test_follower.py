@@ -7,8 +7,7 @@ import pytest
 from tests.kernel.events.traces import trace
 from tests.stored_runs import remove_run, store_run
 
-from gert.ecosystem.host.runs.ledger_reader import Follower
-from gert.ecosystem.host.runs.ledger_reader import LedgerReader
+from gert.ecosystem.host.runs.ledger_reader import Follower, LedgerReader
 from gert.kernel.events.envelope import decode
 
 LINES = trace()

@@ -9,8 +9,8 @@ from tests.kernel.events.traces import trace
 from tests.stored_runs import store_run
 
 from gert.ecosystem.host.runs.entry import Entry
-from gert.ecosystem.host.runs.place import Place, place_for
 from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.place import Place, place_for
 from gert.errors import TraceError, UsageError
 from gert.kernel.ledger.record import Head
 

@@ -12,8 +12,7 @@ from tests.kernel.events.traces import OUTCOME, STORY, trace
 from tests.stored_runs import store_run
 
 from gert.ecosystem.host.runs import outcome_scan as scanning
-from gert.ecosystem.host.runs.outcome_scan import Scan
-from gert.ecosystem.host.runs.outcome_scan import Sources, sources_for
+from gert.ecosystem.host.runs.outcome_scan import Scan, Sources, sources_for
 from gert.errors import DocumentError, UsageError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
@@ -287,9 +286,11 @@ class TestDatabases:
             (says.ContractViolation(step_id=step, kind="missing_output", severity="error", message="m"), None, None)
             for step in ("each[1]", "each[2]", "other")
         ]
-        forced = (says.BreakGlass(
-            step_id="each[1]", overridden="deny", risk_level="high", actor="Ann Lee", reason="r"
-        ), None, None)
+        forced = (
+            says.BreakGlass(step_id="each[1]", overridden="deny", risk_level="high", actor="Ann Lee", reason="r"),
+            None,
+            None,
+        )
         lines = trace(story=[STORY[0], *violated, forced, *STORY[1:]])
         store_run(tmp_path / "runs.db", lines)
         (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines) + b"\n")

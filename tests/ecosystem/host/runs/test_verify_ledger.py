@@ -8,8 +8,8 @@ from tests.postgres import Server
 from tests.stored_runs import append_notes
 
 from gert.ecosystem.host.config.dsn import read_dsn
-from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.host.runs.verify_ledger import Demands, check_record
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.errors import Unavailable

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.config.approval_keys import approval_verifier
 from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.keys.approval_keys import approval_verifier
 from gert.ecosystem.host.config.ledger_location import make_ledger_folder, mask_password, open_ledger
 from gert.ecosystem.host.runs.place import Place
 from gert.errors import GertError, UsageError

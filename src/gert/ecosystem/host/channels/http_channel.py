@@ -15,8 +15,8 @@ from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.page_urls import PageUrls
 from gert.ecosystem.host.channels.send import WebhookChannel, encoded, send
 from gert.ecosystem.host.channels.status_poll import StatusPoll
-from gert.ecosystem.host.config.approval_keys import NAMED_KEY, SIGNING_KEY, environment_key
-from gert.ecosystem.host.config.key_files import with_key_files
+from gert.ecosystem.host.config.keys.approval_keys import NAMED_KEY, SIGNING_KEY, environment_key
+from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.notify.payloads import shortened
 from gert.errors import GertError, InputError
 from gert.kernel.foundation.signature import Key, find_approval_key_names, sign

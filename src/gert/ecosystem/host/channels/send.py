@@ -9,8 +9,8 @@ import msgspec
 
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.channels.page_urls import PageUrls
-from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.notifications import HEADERS
+from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.notify.addresses import expand
 from gert.errors import GertError
 from gert.kernel.foundation.redaction import Redactor

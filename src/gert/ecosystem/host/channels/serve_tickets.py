@@ -16,7 +16,7 @@ from gert.ecosystem.host.channels.page_urls import Listen, PageUrls, parse_liste
 from gert.ecosystem.host.channels.slack_channel import slack_inbox
 from gert.ecosystem.host.config.settings import settings_for
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.signals import handle_signals
+from gert.ecosystem.host.run.driver.signals import handle_signals
 from gert.ecosystem.host.runs.place import place_for
 from gert.errors import GertError
 

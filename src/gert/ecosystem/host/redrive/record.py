@@ -16,13 +16,13 @@ from gert.ecosystem.host.config.ledger_location import (
     mask_password,
     open_ledger,
 )
+from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
-from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.journal import RecordedAnswer, read_answers
-from gert.ecosystem.host.run.lease import hold_lease
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.run.record.journal import RecordedAnswer, read_answers
+from gert.ecosystem.host.run.record.lease import hold_lease
 from gert.ecosystem.host.runs.find import find_run, require_run_id
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.verify_run import verify_run
