@@ -285,7 +285,8 @@ def test_every_room_is_in_the_architecture() -> None:
 
 
 GLOSSARY = (
-    "run, step, request, answer, event, trace, ledger, mirror, lease, fence, seal, witness, ticket, response, inbox, "
+    "run, step, request, answer, event, trace, ledger, mirror, lease, fence, head, snapshot, seal, check, "
+    "replay, channel, witness, ticket, response, inbox, "
     "outcome, verdict, contract, policy, floor, lane, scope, world, scenario, golden, skill, plan, runner, redrive, "
     "extension, server, peer"
 )

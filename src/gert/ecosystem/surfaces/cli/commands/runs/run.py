@@ -177,8 +177,8 @@ def abandon_(
 ) -> int:
     """Abandon a runbook run that is not running: close and seal its record, and close its tickets.
 
-    Nothing is called, not even the steps of `finally`. A running run is refused: stop it with Ctrl-C, SIGTERM to its
-    process, or `gert run cancel`.
+    Nothing is called, not even the steps of `finally`. A running run is refused: stop it with Ctrl-C or SIGTERM to its
+    process, or, in the background, with `gert run cancel`.
     """
     options = AbandonOptions(
         run_id=run_id,
