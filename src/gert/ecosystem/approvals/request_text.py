@@ -8,7 +8,7 @@ import msgspec
 
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import printable, with_marked_newlines
 from gert.kernel.governance.approval import ApprovalRequest
 
 _MAX_SHOWN: Final = 2000
@@ -147,7 +147,7 @@ def _shown(value: Any, most: int = _MAX_SHOWN) -> str:
     if value is None:
         return "not declared"
     plain = masked(value)
-    text = printable(plain if isinstance(plain, str) else msgspec.json.encode(plain).decode())
+    text = with_marked_newlines(plain if isinstance(plain, str) else msgspec.json.encode(plain).decode())
     if len(text) <= most:
         return text
     return f"{text[:most]}… ({len(text) - most} more characters; `gert approvals show --json` has all of them)"

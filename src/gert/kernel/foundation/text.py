@@ -30,6 +30,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else REPLACEMENT for character in text)
 
 
+def with_marked_newlines(text: str) -> str:
+    """Put a text on one line on which its newlines can be seen, printable."""
+    return printable(text.replace("\r\n", "\n").replace("\n", " ⏎ "))
+
+
 _TRAILING: Final = re.compile(r"(?:\r?\n)+\Z")
 
 

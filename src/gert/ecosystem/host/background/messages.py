@@ -127,8 +127,12 @@ async def _is_taken(ledger: Ledger, run_id: str, after: int) -> bool:
 
 
 async def _require_run(ledger: Ledger, run_id: str) -> None:
-    if await ledger.head(run_id) is None:
+    """Refuse messages to a run that is not there, or has ended."""
+    head = await ledger.head(run_id)
+    if head is None:
         raise UsageError(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
+    if head.runbook is not None and head.runbook.ended is not None:
+        raise UsageError(f"run `{run_id}` has ended: {head.runbook.ended}", hint=f"see `gert run show {run_id}`")
 
 
 async def _require_driven(ledger: Ledger, run_id: str) -> None:

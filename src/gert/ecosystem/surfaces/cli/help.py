@@ -2,18 +2,20 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
-from click.shell_completion import CompletionItem
 
 from gert.errors import EXIT_MEANINGS, GertError
 from gert.kernel.foundation.text import printable
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 EXIT_CODES: Final = "Exit codes: " + "; ".join(f"{code:d} {meaning}" for code, meaning in EXIT_MEANINGS.items()) + "."
 MOST_RUNS: Final = 100
 
-Completion: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Completion: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]"
 
 
 def with_exit_codes(command: click.Command) -> click.Command:
@@ -37,22 +39,28 @@ def with_completion(command: click.Command) -> click.Command:
 
 
 def _any_of(completions: list[Completion]) -> Completion:
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         return [item for each in completions for item in each(ctx, param, incomplete)]
 
     return complete
 
 
-def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="file")]
 
 
-def _folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="dir")]
 
 
-def _runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """The newest runs of the ledger that the command line names; a ledger that cannot be read completes nothing."""
+    from click.shell_completion import CompletionItem  # only completion needs these
+
     from gert.ecosystem.surfaces.cli.options import open_runs
 
     said = ctx.params

@@ -112,6 +112,18 @@ def test_the_id_of_a_run_comes_before_the_word_last(tmp_path: Path) -> None:
     assert project.gert("run", "show", "last", "--json").said["run_id"] == "last"
 
 
+@pytest.mark.parametrize("words", [["cancel", "last"], ["advance", "last"], ["evidence", "last", "one"]])
+def test_a_run_that_has_ended_takes_no_messages(tmp_path: Path, words: list[str]) -> None:
+    project = Project(tmp_path)
+    project.runbook(note("one"))
+    project.exec().ended(0)
+    assert f"run `{project.run().id}` has ended: completed" in project.gert("run", *words).ended(2).err
+
+
+def test_two_runs_are_compared_by_prefix_and_last(made: Project) -> None:
+    assert "two" in made.gert("run", "diff", made.runs()[0].id[:19], "last").ended(0).out
+
+
 def test_without_runs_there_is_no_last_one(tmp_path: Path) -> None:
     project = Project(tmp_path)
     for words in (["run", "show", "last"], ["resume", "last"], ["trace", "show", "last"]):

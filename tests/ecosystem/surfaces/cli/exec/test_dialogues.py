@@ -72,7 +72,14 @@ def test_the_prompt_is_compact_and_has_the_rest_on_request(project: Project) -> 
     asking(project)
     with Terminal(project, "--as", "kim") as terminal:
         terminal.expect("approval needed for step `restart`")
-        for part in ("command:", "inputs:", "word: restart", "because:", "rule: runbook rule 1 `ask first`"):
+        for part in (
+            "command:",
+            " ⏎ printf",
+            "inputs:",
+            "word: restart",
+            "because:",
+            "rule: runbook rule 1 `ask first`",
+        ):
             terminal.expect(part)
         terminal.expect("approve?")
         compact = terminal.screen[terminal.screen.index("approval needed") :]
@@ -150,6 +157,16 @@ class TestTheItemsOfALoop:
             assert "a = all" not in terminal.screen
             terminal.type(INTERRUPT)
             terminal.ended(130)
+
+
+def test_a_rejection_is_printed_once(project: Project) -> None:
+    asking(project)
+    with Terminal(project) as terminal:
+        terminal.answer("approve?", "n not in the freeze")
+        terminal.ended(3)
+    # Once as it was typed, and once as it was recorded.
+    assert terminal.screen.count("not in the freeze") == 2
+    assert project.gert("trace", "show", "last").out.count("not in the freeze") == 1
 
 
 @pytest.mark.parametrize("answer", ["n", "N not now", "no", ""])

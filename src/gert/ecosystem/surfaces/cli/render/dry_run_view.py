@@ -13,6 +13,7 @@ from gert.ecosystem.surfaces.cli.render.text import clip
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import GovernanceDecision, StepComplete, StepStart
+from gert.kernel.foundation.text import with_marked_newlines
 from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.command import masked_call
 from gert.kernel.runbook.program import Program, ToolLookup
@@ -103,7 +104,7 @@ class DryRunView:
         if tool is None or action is None or tool.meta.transport != "stdio":
             return
         call = masked_call(tool, step.action or "", action, step.inputs)
-        yield f"command: {shlex.join([call.get('program', ''), *call.get('arguments', ())])}"
+        yield f"command: {with_marked_newlines(shlex.join([call.get('program', ''), *call.get('arguments', ())]))}"
 
     def _about(self, step: StepStart) -> Iterator[str]:
         contract = step.contract_summary

@@ -12,7 +12,7 @@ from gert.ecosystem.host.tools.try_action import Tried
 from gert.ecosystem.surfaces.cli.render.contract_text import RISK_COLOURS
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, QUIET, clip, tidy, value_text
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import printable, with_marked_newlines
 
 MOST_LINES: Final = 100
 _MOST_ACTIONS: Final = 8
@@ -79,7 +79,7 @@ def _call(call: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "transport" in call:
         yield "call", f"{call.get('call')} ({call['transport']})"
     elif call:
-        yield "command", shlex.join([call.get("program", ""), *call.get("arguments", ())])
+        yield "command", with_marked_newlines(shlex.join([call.get("program", ""), *call.get("arguments", ())]))
     for name in ("env", "cwd", "stdin"):
         if name in call:
             yield name, value_text(call[name])

@@ -17,6 +17,7 @@ class Failures:
     def __init__(self) -> None:
         self._path: str | None = None
         self._shown: dict[str, None] = {}
+        self._rejected: str | None = None
 
     def once(self, event: Envelope, payload: Payload) -> Payload:
         """The payload, without a failure that a step inside has shown."""
@@ -25,6 +26,13 @@ class Failures:
                 name: None for name in ("failure", "finally_failure") if self._is_shown(getattr(payload, name), None)
             }
             return msgspec.structs.replace(payload, **repeated) if repeated else payload
+        if isinstance(payload, says.ApprovalResponse) and not payload.approved:
+            self._rejected = event.path
+        elif isinstance(payload, says.ApprovalResolved) and event.path == self._rejected and payload.reason:
+            self._shown[payload.reason] = None
+            return msgspec.structs.replace(payload, reason=None)
+        if isinstance(payload, says.StepComplete) and payload.reason == "approval_rejected":
+            return msgspec.structs.replace(payload, failure=None) if event.path == self._rejected else payload
         if not isinstance(payload, says.StepComplete | says.FinallyComplete) or payload.failure is None:
             return payload
         if self._is_shown(payload.failure, event.path):

@@ -102,7 +102,9 @@ def _approval_resolved(ticket: says.ApprovalResolved, about: Subject) -> Descrip
     decided = (ticket.approver_id,) if ticket.approver_id else ()
     names = ticket.approvers if ticket.status == "approved" else decided
     by = f" by {style.listed(names)}" if names else ""
-    return Description(icon, f"{about.name}: {text}{by}", colour, style.lines_of(ticket.reason or ""))
+    # The responses say the same while the run runs.
+    is_news = ticket.status not in ("approved", "rejected")
+    return Description(icon, f"{about.name}: {text}{by}", colour, style.lines_of(ticket.reason or ""), news=is_news)
 
 
 GOVERNANCE: Final[Describers] = {
