@@ -14,10 +14,20 @@ PAGES = [
     ROOT / "README.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "decisions"),
 ]
-SESSIONS = [page for page in PAGES if "```console" in page.read_text(encoding="utf-8")]
+SESSIONS = [
+    pytest.param(
+        page,
+        id=str(page.relative_to(ROOT)),
+        marks=pytest.mark.needs(
+            "bash", *(name for name in ("jq", "git") if re.search(rf"(\||-- run:.*) {name} ", text))
+        ),
+    )
+    for page in PAGES
+    if "```console" in (text := page.read_text(encoding="utf-8"))
+]
 
 
-@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", SESSIONS)
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     text = page.read_text(encoding="utf-8")
     commands, stubs = session_of(text)

@@ -17,6 +17,7 @@ import yaml
 from gert import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.needs("bash", "git", "sha256sum")
 sys.path.insert(0, str(ROOT))
 from scripts import dist, sbom  # noqa: E402
 

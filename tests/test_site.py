@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.needs("git")
 sys.path.insert(0, str(ROOT))
 from scripts import site  # noqa: E402
 
