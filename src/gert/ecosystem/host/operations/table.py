@@ -147,6 +147,9 @@ def read_params(operation: Operation, arguments: Mapping[str, Any]) -> Any:
     except msgspec.ValidationError as problem:
         message, _, where = str(problem).partition(" - at ")
         field = where.strip("`").removeprefix("$.") or None
+        choices = operation.input_schema["properties"].get(field, {}).get("enum")
+        if choices:  # without the value, which may be a secret in the wrong place
+            message = f"expected one of {', '.join(f'`{each}`' for each in choices)}"
         raise Refused("invalid_arguments", message[:1].lower() + message[1:], field=field) from None
 
 
