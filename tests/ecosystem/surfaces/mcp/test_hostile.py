@@ -11,7 +11,8 @@ from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, El
 from tests.ecosystem.surfaces.mcp.conftest import QUICK, Served, drive
 from tests.ecosystem.surfaces.mcp.test_mcp import ENDED, until
 
-from gert.ecosystem.host.operations.table import EDITOR_OPERATIONS, OPERATIONS
+from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
+from gert.ecosystem.host.operations.table import OPERATIONS
 from gert.ecosystem.surfaces.mcp.published import publish
 from gert.ecosystem.surfaces.mcp.tools import MOST_CALLS
 from gert.ecosystem.surfaces.mcp.watching import MOST_TRACES

@@ -94,6 +94,14 @@ def raw(served: Served) -> Iterator[Raw]:
     made.end()
 
 
+def gated(served: Served) -> Path:
+    """A runbook whose step goes on once a file is there."""
+    gate = served.root.parent / "gate"
+    script = f"until test -e {gate}; do sleep 0.2; done; echo"
+    served.write("runbooks/soon.yaml", QUICK.replace("name: quick", "name: soon").replace("echo", script))
+    return gate
+
+
 def standing(served: Served, run_id: str) -> str:
     with Runs(served.access().place) as runs:
         return runs.whole_entry(run_id).standing
@@ -108,7 +116,7 @@ def ends(served: Served, run_id: str) -> str:
 
 
 def test_a_closed_input_ends_the_server_and_not_its_run(served: Served, raw: Raw) -> None:
-    served.write("runbooks/soon.yaml", QUICK.replace("name: quick", "name: soon").replace("echo", "sleep 3; echo"))
+    gate = gated(served)
     raw.start()
     started = raw.tool("gert_exec", path="soon")
     assert started["status"] == "running"
@@ -116,6 +124,7 @@ def test_a_closed_input_ends_the_server_and_not_its_run(served: Served, raw: Raw
     raw.process.stdin.close()
     assert raw.process.wait(60) == 0
     assert standing(served, started["run_id"]) == "running"
+    gate.touch()
     assert ends(served, started["run_id"]) == "completed"
 
 
@@ -195,7 +204,7 @@ def test_bad_lines_do_not_end_the_server(served: Served, raw: Raw, line: bytes) 
 
 def test_a_client_that_takes_no_answers_and_leaves_mid_run_loses_nothing(served: Served) -> None:
     """The SDK's client over stdio gives up while it waits; the run goes on, and the next client finds it."""
-    served.write("runbooks/soon.yaml", QUICK.replace("name: quick", "name: soon").replace("echo", "sleep 3; echo"))
+    gate = gated(served)
     access = served.access()
     words = ["-m", SERVER[2], "--root", access.root, "--state-dir", str(access.state_dir)]
     server = StdioServerParameters(command=sys.executable, args=words, env=dict(access.environ))
@@ -208,6 +217,7 @@ def test_a_client_that_takes_no_answers_and_leaves_mid_run_loses_nothing(served:
                 await client.call_tool(
                     "gert_run_status", {"run_id": started["run_id"], "wait_seconds": 20}, read_timeout_seconds=0.5
                 )
+        gate.touch()
         async with Client(server) as client:
             again = (await client.call_tool("gert_exec", said)).structured_content
             assert again["run_id"] == started["run_id"]

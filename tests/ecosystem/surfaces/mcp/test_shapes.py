@@ -11,7 +11,8 @@ import pytest
 from tests.ecosystem.surfaces.mcp.conftest import Served, drive
 from tests.ecosystem.surfaces.mcp.test_mcp import ENDED, until
 
-from gert.ecosystem.host.operations.table import EDITOR_OPERATIONS, OPERATIONS, perform
+from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
+from gert.ecosystem.host.operations.table import OPERATIONS, perform
 from gert.ecosystem.surfaces.serve.service import reference
 
 ROOT = Path(__file__).resolve().parents[4]

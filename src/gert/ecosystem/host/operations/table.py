@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 
-from gert.ecosystem.host.operations import documents, editor, runs
+from gert.ecosystem.host.operations import documents, runs
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.errors import Busy, DocumentError, GertError, InDoubt, IntegrityError, Unavailable, UsageError
 
@@ -97,18 +97,6 @@ _ROWS: Final = (
 )
 OPERATIONS: Final[Mapping[str, Operation]] = {row.name: row for row in _ROWS}
 """Operations that agents and people may use."""
-
-_EDITOR_ROWS: Final = (
-    Operation("list_runs", editor.ListRuns, editor.list_runs),
-    Operation("events", editor.Events, editor.events, untrusted=("events.data",)),
-    Operation("inputs", editor.Inputs, editor.inputs, untrusted=("inputs",)),
-    Operation("list_approvals", editor.ListApprovals, editor.list_approvals, untrusted=("tickets",)),
-    Operation("answer_approval", editor.AnswerApproval, editor.answer_approval, writes=True, repeats=False),
-    Operation("advance", editor.Advance, editor.advance, writes=True, repeats=False),
-    Operation("evidence", editor.GiveEvidence, editor.evidence, writes=True, repeats=False),
-)
-EDITOR_OPERATIONS: Final[Mapping[str, Operation]] = {**OPERATIONS, **{row.name: row for row in _EDITOR_ROWS}}
-"""Operations of a person's editor: those, and what only a person may do."""
 
 
 @cache

@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from gert.ecosystem.host.config.workspace import Checked
 from gert.ecosystem.host.shapes import CheckedFile, Validation
 from gert.kernel.runbook.finding import Severity
 
+if TYPE_CHECKING:
+    from gert.ecosystem.host.config.workspace import Checked
+
 
 def validation_of(
-    checked: Sequence[Checked],
+    checked: "Sequence[Checked]",
     counted: Counter[Severity],
     *,
     valid: bool,
@@ -28,7 +31,7 @@ def validation_of(
     }
 
 
-def _file(checked: Checked, shown: Callable[[str], str], most: int | None) -> CheckedFile:
+def _file(checked: "Checked", shown: Callable[[str], str], most: int | None) -> CheckedFile:
     return {
         "file": shown(checked.file),
         "kind": checked.document.kind,
