@@ -178,7 +178,7 @@ async def _status(
     access: Access, run_id: str, wait_seconds: float, on_progress: OnProgress, *, for_person: bool = False
 ) -> RunDocument:
     """The status as soon as the run ends or begins to wait for a person, or when the time is over."""
-    from gert.ecosystem.host.config.approval_keys import ApprovalKeys
+    from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
 
     access.require_run_id(run_id)
     end = time.monotonic() + wait_seconds

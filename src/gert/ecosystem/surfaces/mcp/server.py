@@ -9,7 +9,7 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
-from gert.ecosystem.host.config.version import version_line
+from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.operations.access import Access
 from gert.ecosystem.surfaces.mcp.caller import caller_of
 from gert.ecosystem.surfaces.mcp.prompts import get_prompt, list_prompts
