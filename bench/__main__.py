@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from bench import agent, engine, ledger, mcp_calls, outcomes, replay, rpc, startup, validate
+from bench import agent, engine, ledger, mcp_calls, mcp_server, outcomes, replay, rpc, startup, validate
 
 BENCHES = {
     "validate": validate.main,
@@ -15,6 +15,7 @@ BENCHES = {
     "agent": agent.main,
     "rpc": rpc.main,
     "mcp": mcp_calls.main,
+    "mcp-server": mcp_server.main,
 }
 
 

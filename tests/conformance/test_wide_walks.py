@@ -84,7 +84,7 @@ def _decision(event: Envelope) -> tuple[Any, ...]:
 
 
 def _decision_of(step: dict[str, Any]) -> tuple[Any, ...]:
-    return step["decision"], step["risk"], step["rule"]
+    return step["decision"], step["risk_level"], step["rule"]
 
 
 @batches(100, 50)

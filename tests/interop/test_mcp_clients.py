@@ -1,4 +1,4 @@
-"""Public clients drive gert-mcp: the inspector from npm, and an agent of pydantic-ai that a person approves."""
+"""Public clients drive gert-mcp: the inspector from npm, and agents of frameworks that a person approves."""
 
 import json
 import os
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.interop
 
 INSPECTOR = ("node@22.23.3", "@modelcontextprotocol/inspector@2.12.0")
 PYDANTIC_AI = ("pydantic-ai-slim[mcp]==2.66.0", "fastmcp-slim==4.2.0", "mcp==2.3.0")
+OPENAI_AGENTS = ("openai-agents==0.24.0", "openai==3.51.0", "mcp==2.3.0")
 GERT_MCP = str(Path(sys.executable).parent / "gert-mcp")
 APPROVED = {"rules": [{"effects": ["files"], "action": "require-approval"}, {"default": "allow"}]}
 PATIENCE = 180
@@ -62,9 +63,18 @@ def test_the_inspector_lists_tools_without_a_finding_and_calls_one(project: Proj
     project.verifies()
 
 
-def test_an_agent_of_pydantic_ai_ends_in_an_approved_recorded_run(project: Project) -> None:
-    programs = python_packages("pydantic-ai-2.66.0", *PYDANTIC_AI)
-    script = Path(__file__).with_name("agent.py")
+FRAMEWORKS = [
+    pytest.param("pydantic-ai-2.66.0", PYDANTIC_AI, "agent.py", id="pydantic-ai"),
+    pytest.param("openai-agents-0.24.0", OPENAI_AGENTS, "openai_agent.py", id="openai-agents"),
+]
+
+
+@pytest.mark.parametrize(("name", "packages", "file"), FRAMEWORKS)
+def test_an_agent_of_a_framework_ends_in_an_approved_recorded_run(
+    project: Project, name: str, packages: tuple[str, ...], file: str
+) -> None:
+    programs = python_packages(name, *packages)
+    script = Path(__file__).with_name(file)
     process = subprocess.Popen(
         [str(programs / "python"), str(script), GERT_MCP, str(project.root)],
         env=environment(),

@@ -251,7 +251,7 @@ class OutcomeDocument(TypedDict):
 
     category: str
     code: str
-    details: NotRequired[Any]
+    meta: NotRequired[FREE]
 
 
 class FailureDocument(TypedDict):

@@ -260,7 +260,12 @@ class Peer:
             self._write(fault_line(number, RpcFault(f"more than {MAX_SERVING} requests at once")))
         else:
             task = self._serving[number] = self._loop.create_task(self._answer(number, handler, message.params))
-            task.add_done_callback(lambda _: self._serving.pop(number, None))
+            task.add_done_callback(lambda ended: self._served(number, ended))
+
+    def _served(self, number: Id, ended: "asyncio.Task[None]") -> None:
+        self._serving.pop(number, None)
+        if ended.cancelled():  # before it began: its cancellation came with it
+            self._write(fault_line(number, RpcFault("the request was cancelled", code=CANCELLED)))
 
     async def _answer(self, number: Id, handler: Handler, params: Any) -> None:
         try:

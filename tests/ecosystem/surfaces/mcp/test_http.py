@@ -220,6 +220,29 @@ def test_a_client_does_not_cancel_the_run_of_another_subject(endpoint: Endpoint,
     drive(work)
 
 
+def test_a_question_is_asked_on_the_stream_of_its_request(endpoint: Endpoint, folder: Path) -> None:
+    """A client that opened no other stream would wait for ever."""
+    asking = QUICK.replace("name: quick", "name: asking").replace("default: hello", "required: true")
+    Served(folder).write("runbooks/asking.yaml", asking)
+    able = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": {"elicitation": {}}}}  # type: ignore[dict-item]
+    token = f"Bearer {ANN}"
+    session = endpoint.post(able, Authorization=token)[1]["Mcp-Session-Id"]
+    endpoint.post(
+        {"jsonrpc": "2.0", "method": "notifications/initialized"}, Authorization=token, Mcp_Session_Id=session
+    )
+    params = {"name": "gert_exec", "arguments": {"path": "asking"}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=60)
+    headers = {"Authorization": token, "Mcp-Session-Id": session, "Content-Type": "application/json"}
+    connection.request("POST", "/mcp", json.dumps(call), {**headers, "Accept": "application/json, text/event-stream"})
+    answer = connection.getresponse()
+    lines = iter(answer.readline, b"")
+    asked = next(json.loads(line[5:]) for line in lines if line.startswith(b"data:") and b"method" in line)
+    assert asked["method"] == "elicitation/create"
+    assert list(asked["params"]["requestedSchema"]["properties"]) == ["word"]
+    connection.close()
+
+
 # --- OAuth: a local issuer
 
 

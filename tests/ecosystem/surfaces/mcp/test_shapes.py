@@ -8,10 +8,11 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from tests.ecosystem.surfaces.mcp.conftest import Served, drive
+from tests.ecosystem.surfaces.mcp.conftest import QUICK, Served, drive
 from tests.ecosystem.surfaces.mcp.test_mcp import ENDED, until
 
-from gert.ecosystem.host.operations.table import EDITOR_OPERATIONS, OPERATIONS, perform
+from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
+from gert.ecosystem.host.operations.table import OPERATIONS, perform
 from gert.ecosystem.surfaces.serve.service import reference
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -48,6 +49,10 @@ def _unknown(schema: Any, said: Any, at: str = "") -> list[str]:
 def test_every_result_fits_its_schema(served: Served) -> None:
     for path, text in SCENARIO.items():
         served.write(path, text)
+    detailed = QUICK.replace("name: quick", "name: detailed").replace(
+        "code: ok", "code: ok, meta: {word: '{{ .word }}'}"
+    )
+    served.write("runbooks/detailed.yaml", detailed)
     seen: set[str] = set()
 
     async def call(name: str, **said: Any) -> Any:
@@ -69,6 +74,7 @@ def test_every_result_fits_its_schema(served: Served) -> None:
         dry = await call("exec", path="writes", vars={"text": "x"}, mode="dry-run")
         assert dry["reachable_outcomes"]
         await call("exec", path="quick", mode="replay", scenario="hello")
+        await call("exec", path="detailed", mode="dry-run")
         done = await call("exec", path="quick", wait_seconds=20)
         await call("run_log", run_id=done["run_id"])
         await call("events", run_id=done["run_id"])

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
@@ -14,9 +13,9 @@ from typing import Any
 import pytest
 from tests.ecosystem.surfaces.mcp.conftest import LONG, QUICK, TOOL, WRITES
 
-from gert.ecosystem.host.operations.table import EDITOR_OPERATIONS
+from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
 from gert.ecosystem.surfaces.serve.messages import NOTIFICATIONS
-from gert.ecosystem.surfaces.serve.service import OWN, reference
+from gert.ecosystem.surfaces.serve.service import MOST_CALLS, OWN, reference
 
 
 class Editor:
@@ -148,13 +147,78 @@ def test_findings_follow_a_file(editor: Editor, root: Path) -> None:
 
 def test_a_cancelled_request_is_answered_once_and_its_run_goes_on(editor: Editor) -> None:
     editor.call("initialize")
-    number = editor.begin("gert/exec", path="long", request_id="1", wait_seconds=20)
-    time.sleep(1)
-    editor.send(json.dumps({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": number}}).encode())
-    assert editor.answer(number)["error"]["code"] == -32800
     status = editor.call("gert/exec", path="long", request_id="1")
-    assert status["status"] == "running"
+    number = editor.begin("gert/run_status", run_id=status["run_id"], wait_seconds=20)
+    cancel = json.dumps({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": number}}).encode()
+    for _ in range(3):
+        editor.send(cancel)
+    assert editor.answer(number)["error"]["code"] == -32800
+    assert editor.call("gert/exec", path="long", request_id="1")["run_id"] == status["run_id"]
     assert editor.call("gert/cancel", run_id=status["run_id"])["status"] == "cancelled"
+    assert number not in [each.get("id") for each in editor.told]
+
+
+def test_every_method_but_initialize_is_refused_before_it(editor: Editor) -> None:
+    refused = [name for name in (*OWN, *(f"gert/{name}" for name in EDITOR_OPERATIONS)) if name.startswith("gert/")]
+    for name in refused:
+        assert editor.fault(name)["code"] == -32002, name
+    assert editor.fault("initialize", protocol_version="0")["code"] == -32602
+    assert editor.fault("gert/validate", path="quick.yaml")["code"] == -32002
+    assert editor.call("initialize", protocol_version="1", capabilities={"unknown": True})["protocol_version"] == "1"
+    assert editor.call("gert/methods")["methods"].keys() == {*OWN, *(f"gert/{name}" for name in EDITOR_OPERATIONS)}
+    editor.call("shutdown")
+    assert editor.fault("gert/validate", path="quick.yaml")["code"] == -32002
+
+
+def test_progress_is_told_only_for_a_token_that_was_sent(editor: Editor) -> None:
+    editor.call("initialize")
+    editor.call("gert/exec", path="quick", wait_seconds=20)
+    assert not [each for each in editor.told if each.get("method") == "gert/progress"]
+    editor.call("gert/exec", path="quick", wait_seconds=20, progress_token=7)
+    told = [each["params"]["token"] for each in editor.told if each.get("method") == "gert/progress"]
+    assert set(told) == {7}
+
+
+def test_more_calls_than_are_served_at_once_are_refused_and_can_be_retried(editor: Editor) -> None:
+    editor.call("initialize")
+    run_id = editor.call("gert/exec", path="long")["run_id"]
+    numbers = [editor.begin("gert/run_status", run_id=run_id, wait_seconds=15) for _ in range(MOST_CALLS + 5)]
+    refused = editor.until(lambda each: "error" in each)
+    assert refused["error"]["code"] == -32001
+    assert refused["error"]["data"]["retryable"] is True
+    for number in numbers:
+        editor.send(json.dumps({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": number}}).encode())
+    left = set(numbers) - {each.get("id") for each in editor.told}
+    while left:
+        message = editor.next()
+        left.discard(message.get("id"))
+    assert editor.call("gert/cancel", run_id=run_id)["status"] == "cancelled"
+
+
+def test_an_editor_that_comes_back_follows_from_where_it_was(editor: Editor, root: Path, tmp_path: Path) -> None:
+    editor.call("initialize")
+    run_id = editor.call("gert/exec", path="quick", wait_seconds=20)["run_id"]
+    total = editor.call("gert/events", run_id=run_id)["total"]
+    editor.end()
+    other = Editor(root, "--state-dir", str(tmp_path / "state"))
+    other.call("initialize")
+    other.call("gert/follow", run_id=run_id, since=total - 2)
+    other.until(lambda each: each.get("method") == "gert/status")
+    seen = [each["params"]["event"]["seq"] for each in other.told if each.get("method") == "gert/event"]
+    assert seen == [total - 1, total]
+    assert other.call("gert/events", run_id=run_id, since=total)["events"] == []
+    assert other.fault("gert/follow", run_id="nope")["data"]["code"] == "unknown_run"
+    assert other.fault("gert/follow", run_id=run_id, since=-1)["code"] == -32602
+    other.end()
+
+
+def test_the_findings_of_a_file_that_is_gone_are_told(editor: Editor, root: Path) -> None:
+    editor.call("initialize")
+    editor.call("gert/watch", paths=["quick.yaml"])
+    editor.until(lambda each: each.get("method") == "gert/diagnostics" and not each["params"]["findings"])
+    (root / "quick.yaml").unlink()
+    told = editor.until(lambda each: each.get("method") == "gert/diagnostics" and bool(each["params"]["findings"]))
+    assert told["params"]["findings"][0]["rule"] == "unknown_path"
 
 
 @pytest.mark.parametrize(

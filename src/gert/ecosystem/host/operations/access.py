@@ -2,19 +2,21 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gert.ecosystem.host.config.files import YAML_SUFFIXES
-from gert.ecosystem.host.config.ledger_location import Database
-from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.operations.catalogue import Catalogue
-from gert.ecosystem.host.runs.place import Place, place_for
 from gert.errors import GertError
 from gert.kernel.foundation.names import did_you_mean, is_run_id
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.text import one_line
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.config.ledger_location import Database
+    from gert.ecosystem.host.config.workspace import Workspace
+    from gert.ecosystem.host.runs.place import Place
 
 _LONGEST = 120
 
@@ -81,17 +83,21 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     dsn: str | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> "Place":
         """Where its runs are recorded."""
+        from gert.ecosystem.host.runs.place import place_for
+
         return place_for(self.state_dir, self.db, self.environ, self.dsn)
 
     @property
-    def database(self) -> Database:
+    def database(self) -> "Database":
         """The ledger of its runs."""
         return self.place.ledger
 
-    def workspace(self, *, closed: bool = False) -> Workspace:
+    def workspace(self, *, closed: bool = False) -> "Workspace":
         """Loads and validates documents, relative to the root; `closed` finds no tool outside of it."""
+        from gert.ecosystem.host.config.workspace import Workspace
+
         return Workspace(self.root, within=self.root if closed else None)
 
     def reaches(self, path: str) -> bool:

@@ -65,7 +65,8 @@ class Catalogue:
         for file in yaml_files(self._root):
             if f"{os.sep}{SCENARIOS}{os.sep}" in file:
                 continue
-            real = os.path.realpath(file)
+            # The folder is real, and links to folders are not entered: only the file itself can be a link.
+            real = os.path.realpath(file) if os.path.islink(file) else file
             if real in seen or not real.startswith(self._root.rstrip(os.sep) + os.sep):
                 continue
             seen.add(real)

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -12,9 +12,6 @@ from msgspec import Meta
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.operations.validation import validation_of
-from gert.ecosystem.host.policy.explain_runbook import ExplainedStep, explain_file
-from gert.ecosystem.host.scenarios.folders import find_scenarios
-from gert.ecosystem.host.scenarios.suite import SuiteOptions, Tested, groups_of, report_of, run_groups
 from gert.ecosystem.host.shapes import (
     ExplainedRunbook,
     ExplainedStepDocument,
@@ -29,13 +26,16 @@ from gert.ecosystem.host.shapes import (
     ToolRow,
     Validation,
 )
-from gert.ecosystem.host.tools.find_tools import ToolAction, actions_of
 from gert.kernel.foundation.text import one_line
 from gert.kernel.governance.risk import assess
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.policy.explain_runbook import Explained, ExplainedStep
+    from gert.ecosystem.host.tools.find_tools import ToolAction
 
 MOST_LISTED: Final = 200
 MOST_FINDINGS: Final = 200
@@ -102,13 +102,18 @@ class ListRunbooks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 async def list_runbooks(access: Access, said: ListRunbooks) -> RunbookPage:
     """Name, path, description and inputs of each runbook, a page at a time."""
-    rows = [_runbook_row(access, each) for each in await asyncio.to_thread(access.catalogue.runbooks)]
+    listed = await asyncio.to_thread(access.catalogue.runbooks)
     if said.filter:
         wanted = said.filter.casefold()
-        fields = ("name", "path", "description")
-        rows = [row for row in rows if any(wanted in str(row.get(name, "")).casefold() for name in fields)]
-    found, marks = page(rows, said.cursor, said.limit)
-    return {"runbooks": found, **marks}
+        listed = [each for each in listed if any(wanted in text.casefold() for text in _words(access, each))]
+    found, marks = page(listed, said.cursor, said.limit)
+    return {"runbooks": [_runbook_row(access, each) for each in found], **marks}
+
+
+def _words(access: Access, listed: Listed) -> tuple[str, ...]:
+    """What a filter looks at."""
+    about = listed.model.meta.description if isinstance(listed.model, Runbook) else None
+    return listed.name, access.shown(listed.file), about or ""
 
 
 def _runbook_row(access: Access, listed: Listed) -> RunbookRow:
@@ -143,6 +148,8 @@ async def list_tools(access: Access, said: ListTools) -> ToolPage:
 
 def _tool_row(access: Access, listed: Listed) -> ToolRow:
     """A tool as it is listed: without contracts, which `step_contract` shows."""
+    from gert.ecosystem.host.tools.find_tools import actions_of
+
     model = listed.model
     row: ToolRow = {"file": access.shown(listed.file), "name": listed.name, "valid": False, "actions": []}
     if isinstance(model, Tool):
@@ -152,7 +159,7 @@ def _tool_row(access: Access, listed: Listed) -> ToolRow:
     return row
 
 
-def _action_row(action: ToolAction) -> ToolActionRow:
+def _action_row(action: "ToolAction") -> ToolActionRow:
     row: ToolActionRow = {"name": action.name, "risk_level": assess(action.contract).risk.word}
     if action.block.description:
         row["description"] = one_line(action.block.description, _LONGEST)
@@ -182,10 +189,16 @@ class StepContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 async def step_contract(access: Access, said: StepContract) -> ExplainedStepDocument:
     """Contract, risk and decision of one step, with every rule that was considered."""
-    found = await asyncio.to_thread(explain_file, access.runbook(said.path), said.step_id, access.policies)
+    found = await asyncio.to_thread(_explained, access, said.path, said.step_id)
     step: Any = found.steps[0].as_json() | {"runbook_name": found.program.runbook.meta.name}
     document: ExplainedStepDocument = step
     return document
+
+
+def _explained(access: Access, path: str, step_id: str | None) -> "Explained":
+    from gert.ecosystem.host.policy.explain_runbook import explain_file
+
+    return explain_file(access.runbook(path), step_id, access.policies)
 
 
 class Explain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -196,7 +209,7 @@ class Explain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 async def explain(access: Access, said: Explain) -> ExplainedRunbook:
     """Each step with its effects, risk and decision (allow, require-approval or deny)."""
-    found = await asyncio.to_thread(explain_file, access.runbook(said.path), None, access.policies)
+    found = await asyncio.to_thread(_explained, access, said.path, None)
     model = found.program.runbook
     return {
         "runbook_name": model.meta.name,
@@ -207,7 +220,7 @@ async def explain(access: Access, said: Explain) -> ExplainedRunbook:
     }
 
 
-def _step_row(explained: ExplainedStep) -> StepRow:
+def _step_row(explained: "ExplainedStep") -> StepRow:
     """A step without the rules that did not decide, and without its inputs and outputs."""
     full: Any = explained.as_json() | {"contract": explained.contract.summary()}
     row: StepRow = full
@@ -229,6 +242,9 @@ async def test(access: Access, said: Test) -> TestReport:
 
 
 def _test(access: Access, path: str, scenario: str | None) -> TestReport:
+    from gert.ecosystem.host.scenarios.folders import find_scenarios
+    from gert.ecosystem.host.scenarios.suite import SuiteOptions, Tested, groups_of, report_of, run_groups
+
     started = time.perf_counter()
     options = SuiteOptions(
         named=(path,),

@@ -16,12 +16,13 @@ async def parent_ended() -> None:
 
 
 async def while_parent_lives(work: Awaitable[Any]) -> None:
-    """Do the work of a server, and stop when it is done or the parent has ended."""
+    """Do the work of a server; when the parent has ended, so does this process, whatever still reads its input."""
     tasks = [asyncio.ensure_future(work), asyncio.ensure_future(parent_ended())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            tasks[0].result()
+        if not tasks[0].done():
+            os._exit(0)  # a thread may wait for input that never ends; runs have processes of their own
+        tasks[0].result()
     finally:
         for task in tasks:
             task.cancel()

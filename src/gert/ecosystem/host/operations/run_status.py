@@ -1,15 +1,17 @@
 """The status of a run in the form that programs act on: what it does, what it waits for, and what to call next."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.runs.entry import Entry
-from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.shapes import RunDocument, StepResult, Waiting
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunComplete, StepComplete, StepStart
 from gert.kernel.foundation.text import one_line
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.runs.entry import Entry
+    from gert.ecosystem.host.runs.listing import Runs
 
 _AFTER: Final = 20
 _LONGEST: Final = 500
@@ -36,14 +38,14 @@ class Progress(msgspec.Struct, frozen=True):
 class ProgressReader:
     """Reads how far a run is; each time only the events since the last time."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: "Runs") -> None:
         self._runs = runs
         self._seen = 0
         self._done = 0
         self._running: dict[str, StepStart] = {}
         self._last: list[StepResult] = []
 
-    def read(self, entry: Entry) -> Progress:
+    def read(self, entry: "Entry") -> Progress:
         """How far the run is now."""
         for line in self._runs.follow(entry, self._seen).lines():
             self._seen += 1
@@ -71,7 +73,7 @@ def _step(event: Envelope, said: StepComplete) -> StepResult:
     return step
 
 
-def status_of(entry: Entry, progress: Progress, *, has_keys: bool) -> RunDocument:
+def status_of(entry: "Entry", progress: Progress, *, has_keys: bool) -> RunDocument:
     """The status of a run; waiting and failed are results, not errors."""
     found = entry.head.runbook
     status, waiting = _waiting(entry, progress)
@@ -115,7 +117,7 @@ def _bounded(value: Any) -> Any:
     return value if len(text) <= _MOST_TEXT else {"cut": text[:_MOST_TEXT], "characters": len(text)}
 
 
-def _waiting(entry: Entry, progress: Progress) -> tuple[str, Waiting | None]:
+def _waiting(entry: "Entry", progress: Progress) -> tuple[str, Waiting | None]:
     """The status, and what the run waits for where it waits."""
     if entry.tickets:
         ticket = entry.tickets[0]

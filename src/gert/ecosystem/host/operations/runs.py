@@ -3,29 +3,24 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, field
 
-from gert.ecosystem.host.background.launch import resume_run, start_run
-from gert.ecosystem.host.background.messages import Sender, cancel_run
-from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.documents import RunbookPath
 from gert.ecosystem.host.operations.run_status import Progress, ProgressReader, status_of
-from gert.ecosystem.host.redrive.resume import ResumeOptions
-from gert.ecosystem.host.run.execute import execute
-from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.runs.entry import Entry
-from gert.ecosystem.host.runs.listing import Runs
-from gert.ecosystem.host.runs.logs import Logs, merged
-from gert.ecosystem.host.scenarios.folders import scenarios_of
 from gert.ecosystem.host.shapes import OutputLine, RunDocument, RunLogPage
 from gert.errors import Busy, InDoubt, InputError, OutputsMissing, TraceError, UsageError
 from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.foundation.text import one_line
 from gert.kernel.runbook.documents.runbook import Runbook
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.run.options import Executed, RunOptions
+    from gert.ecosystem.host.runs.entry import Entry
+    from gert.ecosystem.host.runs.listing import Runs
 
 MOST_WAIT: Final = 20
 MOST_LINES: Final = 200
@@ -65,6 +60,9 @@ class Exec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 async def exec_(access: Access, said: Exec, on_progress: OnProgress = no_progress) -> RunDocument:
     """Start the run and return a handle; approvals are given by people elsewhere, never through this call."""
+    from gert.ecosystem.host.background.launch import start_run
+    from gert.ecosystem.host.run.options import RunOptions
+
     file = access.runbook(said.path)
     access.require_allowed(file)  # a dry run, too, resolves inputs and makes previews
     if said.scenario is not None:
@@ -95,6 +93,8 @@ async def exec_(access: Access, said: Exec, on_progress: OnProgress = no_progres
 
 def _require_scenario(access: Access, file: str, name: str) -> None:
     """Refuse a scenario that is not one of the runbook, or leads out of the folder that is served."""
+    from gert.ecosystem.host.scenarios.folders import scenarios_of
+
     found = next((each for each in scenarios_of(file) if each.name == name), None)
     if found is None or not all(map(access.reaches, (found.scenario, found.test))):
         raise Refused("invalid_call", f"the runbook has no scenario `{one_line(name, 80)}`", field="scenario")
@@ -141,8 +141,10 @@ def missing_inputs(access: Access, said: Exec) -> dict[str, Any]:
     }
 
 
-async def _explored(access: Access, options: RunOptions) -> RunDocument:
+async def _explored(access: Access, options: "RunOptions") -> RunDocument:
     """A dry run or a replay: nothing is recorded, so it is done here."""
+    from gert.ecosystem.host.run.execute import execute
+
     try:
         async with asyncio.timeout(_DRY_RUN_SECONDS):
             executed = await execute(options, environ=access.environ)
@@ -151,7 +153,7 @@ async def _explored(access: Access, options: RunOptions) -> RunDocument:
     return _result(executed)
 
 
-def _result(executed: Executed) -> RunDocument:
+def _result(executed: "Executed") -> RunDocument:
     """What a dry run or a replay came to; it is recorded nowhere."""
     said: Any = executed.as_json()
     for name in ("trace", "db"):
@@ -176,6 +178,8 @@ async def _status(
     access: Access, run_id: str, wait_seconds: float, on_progress: OnProgress, *, for_person: bool = False
 ) -> RunDocument:
     """The status as soon as the run ends or begins to wait for a person, or when the time is over."""
+    from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
+
     access.require_run_id(run_id)
     end = time.monotonic() + wait_seconds
     told, has_keys = 0, len(ApprovalKeys(access.environ)) > 0
@@ -196,11 +200,13 @@ async def _status(
             await asyncio.sleep(_LOOK)
 
 
-def _open(access: Access) -> Runs:
+def _open(access: Access) -> "Runs":
+    from gert.ecosystem.host.runs.listing import Runs
+
     return Runs(access.place)
 
 
-def _entry(access: Access, runs: Runs, run_id: str) -> Entry:
+def _entry(access: Access, runs: "Runs", run_id: str) -> "Entry":
     """A run of a runbook below the root; any other is unknown to the caller."""
     try:
         entry = runs.whole_entry(runs.find(run_id))
@@ -251,7 +257,9 @@ def _cut(text: str) -> str:
 
 
 def _lines(access: Access, said: RunLog) -> list[OutputLine]:
-    with Runs(access.place) as runs:
+    from gert.ecosystem.host.runs.logs import Logs, merged
+
+    with _open(access) as runs:
         entry = _entry(access, runs, said.run_id)
         logs = Logs(runs.reader, entry.run_id, said.step)
         return [
@@ -270,6 +278,9 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 async def resume(access: Access, said: Resume, on_progress: OnProgress = no_progress) -> RunDocument:
     """Drive the run again: completed steps are not repeated, and an unknown outcome needs a person."""
+    from gert.ecosystem.host.background.launch import resume_run
+    from gert.ecosystem.host.redrive.resume import ResumeOptions
+
     access.require_run_id(said.run_id)
     with await asyncio.to_thread(_open, access) as runs:
         entry = await asyncio.to_thread(_entry, access, runs, said.run_id)
@@ -304,6 +315,8 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 async def cancel(access: Access, said: Cancel) -> RunDocument:
     """Stop the run in order: its tools are ended, its `finally` steps run, its record is completed."""
+    from gert.ecosystem.host.background.messages import Sender, cancel_run
+
     access.require_write()
     access.require_run_id(said.run_id)
     with await asyncio.to_thread(_open, access) as runs:
@@ -317,7 +330,7 @@ async def cancel(access: Access, said: Cancel) -> RunDocument:
     return await _status(access, entry.run_id, 5, no_progress)
 
 
-def _require_own(entry: Entry, access: Access) -> None:
+def _require_own(entry: "Entry", access: Access) -> None:
     """Refuse a run of another principal: it has other policies than those which bind this caller."""
     started: Any = entry.start.payload if entry.start is not None else None
     if access.caller is not None and (started is None or started.principal != access.caller):

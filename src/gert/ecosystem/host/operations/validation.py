@@ -2,10 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from gert.ecosystem.host.config.workspace import Checked
 from gert.ecosystem.host.shapes import CheckedFile, Validation
 from gert.kernel.runbook.finding import Severity
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.config.workspace import Checked
 
 
 def passes(counted: Counter[Severity], *, strict: bool = False) -> bool:
@@ -13,13 +16,13 @@ def passes(counted: Counter[Severity], *, strict: bool = False) -> bool:
     return not counted[Severity.ERROR] and not (strict and counted[Severity.WARNING])
 
 
-def is_valid(checked: Checked, *, strict: bool = False) -> bool:
+def is_valid(checked: "Checked", *, strict: bool = False) -> bool:
     """Whether one document passes."""
     return checked.document.is_sound and passes(Counter(each.severity for each in checked.findings), strict=strict)
 
 
 def validation_of(
-    checked: Sequence[Checked],
+    checked: "Sequence[Checked]",
     counted: Counter[Severity],
     *,
     valid: bool,
@@ -39,7 +42,7 @@ def validation_of(
     }
 
 
-def _file(checked: Checked, shown: Callable[[str], str], most: int | None, *, strict: bool) -> CheckedFile:
+def _file(checked: "Checked", shown: Callable[[str], str], most: int | None, *, strict: bool) -> CheckedFile:
     return {
         "file": shown(checked.file),
         "kind": checked.document.kind,

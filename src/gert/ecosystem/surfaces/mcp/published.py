@@ -2,19 +2,21 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from mcp_types import Tool, ToolAnnotations
 
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.table import OPERATIONS
-from gert.ecosystem.host.policy.explain_runbook import Explained, explain_file
 from gert.ecosystem.surfaces.mcp.results import without_hidden
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.text import plain_line
 from gert.kernel.governance.parameter_schema import parameter_schema
 from gert.kernel.runbook.documents.contract import InputBlock
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.policy.explain_runbook import Explained
 
 PREFIX: Final = "runbook_"
 _LONGEST: Final = 1500
@@ -33,6 +35,8 @@ class Published(msgspec.Struct, frozen=True):
 
 def publish(access: Access, names: Iterable[str]) -> dict[str, Published]:
     """The tools of runbooks, by name; UsageError for one that is not valid, or a name that is taken."""
+    from gert.ecosystem.host.policy.explain_runbook import explain_file
+
     found: dict[str, Published] = {}
     for name in names:
         try:
@@ -54,7 +58,7 @@ def publish(access: Access, names: Iterable[str]) -> dict[str, Published]:
     return found
 
 
-def _tool(explained: Explained) -> Tool:
+def _tool(explained: "Explained") -> Tool:
     meta = explained.program.runbook.meta
     about = plain_line(meta.description or meta.name, _LONGEST)
     return Tool(
@@ -84,7 +88,7 @@ def input_schema(inputs: Mapping[str, InputBlock]) -> dict[str, Any]:
     }
 
 
-def _annotations(explained: Explained) -> ToolAnnotations:
+def _annotations(explained: "Explained") -> ToolAnnotations:
     """Hints for hosts: read-only only if no step writes, destructive unless every risk is below high."""
     contracts = [each.contract for each in explained.steps]
     writes = any(each.writes or each.effects is None or "unknown" in each.effect_tags for each in contracts)

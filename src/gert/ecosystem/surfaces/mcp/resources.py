@@ -25,8 +25,6 @@ from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.operations.table import OPERATIONS, perform
-from gert.ecosystem.host.runs.listing import Runs
-from gert.ecosystem.host.scenarios.folders import find_scenarios
 from gert.ecosystem.surfaces.mcp.results import without_hidden
 from gert.errors import GertError
 from gert.kernel.foundation.names import is_run_id, is_safe_name
@@ -135,6 +133,8 @@ async def _document(access: Access, file: str) -> tuple[str, str]:
 
 
 async def _scenario(access: Access, runbook: str, name: str) -> tuple[str, str]:
+    from gert.ecosystem.host.scenarios.folders import find_scenarios
+
     file = access.runbook(runbook)
     found = [each for each in find_scenarios([file]) if each.name == name]
     if len(found) != 1 or not access.contains(os.path.realpath(found[0].path)):
@@ -154,6 +154,8 @@ def _encoded(said: dict[str, Any]) -> str:
 
 def _trace(access: Access, run_id: str) -> str:
     """The last lines of a trace, up to a size: whole lines, so that each is JSON."""
+    from gert.ecosystem.host.runs.listing import Runs
+
     with Runs(access.place) as runs:
         entry = runs.entry(run_id)
         full = runs.whole_entry(run_id)

@@ -24,7 +24,6 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from gert.ecosystem.host.operations.access import Access
-from gert.ecosystem.host.runs.listing import Runs
 from gert.errors import GertError
 from gert.kernel.foundation.names import is_run_id
 
@@ -159,6 +158,8 @@ def _connection(ctx: Context) -> str:
 
 def _length(access: Access, run_id: str) -> tuple[int, bool]:
     """How many events a run has, and whether no more will come."""
+    from gert.ecosystem.host.runs.listing import Runs
+
     try:
         with Runs(access.place) as runs:
             entry = runs.whole_entry(run_id)

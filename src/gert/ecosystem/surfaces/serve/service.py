@@ -13,8 +13,9 @@ import msgspec
 from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.editor import Watch, stamp, watched
+from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
 from gert.ecosystem.host.operations.run_status import Progress
-from gert.ecosystem.host.operations.table import EDITOR_OPERATIONS, Operation, perform, schema_for
+from gert.ecosystem.host.operations.table import Operation, perform, schema_for
 from gert.ecosystem.host.shapes import Finding
 from gert.ecosystem.rpc.messages import INVALID_PARAMS, INVALID_REQUEST
 from gert.ecosystem.rpc.peer import Peer
