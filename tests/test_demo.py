@@ -162,7 +162,7 @@ def test_the_demo_of_a_runner_works_offline_and_leaves_nothing_behind(stage: Sta
     assert (code, printed[-4000:] if code else "") == (0, "")
     for expected in (
         "secret:        kv://slack/dev/bot_token (chat:write)",
-        "post: approved by bob",
+        "post: bob approved",
         "resolved: announced",
         "recorded with exit code 0  1 request",
         "was executed before (spent/plan)",
