@@ -9,6 +9,7 @@ import msgspec
 
 from gert.ecosystem.host.background.launch import Report, Task
 from gert.ecosystem.host.config.process_setup import set_up_process
+from gert.ecosystem.host.redrive.rerun import rerun
 from gert.ecosystem.host.redrive.resume import resume
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.execute import execute
@@ -62,6 +63,8 @@ def main() -> int:
     try:
         if task.resume is not None:
             asyncio.run(resume(task.resume, observers=[announcer], console=console))
+        elif task.rerun is not None:
+            asyncio.run(rerun(task.rerun, observers=[announcer], console=console))
         elif task.execute is not None:
             asyncio.run(execute(task.execute, observers=[announcer], console=console))
     except GertError as problem:

@@ -50,6 +50,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_changed: use the runbook, tools and policies as they are now, although they have changed
     break_glass: the reason for overriding governance; that of the old run is not taken over
     adopt_unsealed: why the answers of a run that is not sealed are taken into a sealed one
+    controlled, steps: as in `RunOptions`
     """
 
     run_id: str
@@ -65,6 +66,8 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     adopt_unsealed: str | None = None
     witness: str | None = None
     sync: bool = True
+    controlled: bool = False
+    steps: bool = False
 
 
 async def rerun(
@@ -177,6 +180,8 @@ def _options(options: RerunOptions, source: Record) -> RunOptions:
         witness=options.witness or source.start.witness,
         approvals=options.approvals or source.start.approvals,
         break_glass=options.break_glass,
+        controlled=options.controlled,
+        steps=options.steps,
     )
 
 

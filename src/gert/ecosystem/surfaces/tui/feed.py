@@ -1,6 +1,6 @@
 """Reads a run from its ledger for the screen: events and output since the last look, in a thread of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, Piece, merged
 from gert.errors import GertError
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import CONTROL_SEQUENCE, printable
 from gert.kernel.runbook.program import Program
 
 MOST_EVENTS: Final = 2000
@@ -74,8 +74,18 @@ class RunFeed:
         self._runs.close()
 
 
-def output_lines(pieces: list[Piece]) -> Iterator[tuple[str, str]]:
-    """Lines of output, each with the step it comes from: printable, and cut where they are too long to show."""
+def output_lines(
+    pieces: Iterable[Piece], most: int | None = MOST_LINES, longest: int | None = LONGEST_LINE
+) -> Iterator[tuple[str, str]]:
+    """Lines of output, each with the step it comes from: printable, without colours.
+
+    most: lines of a piece, its last ones
+    longest: characters of a line, its first ones
+    """
     for piece in pieces:
-        for line in piece.text.removesuffix("\n").split("\n")[-MOST_LINES:]:
-            yield piece.step, printable(line.removesuffix("\r").expandtabs(4)[:LONGEST_LINE])
+        # rsplit: the beginning of a long piece is not looked at.
+        lines = piece.text.removesuffix("\n").rsplit("\n", -1 if most is None else most)
+        for line in lines[-most:] if most is not None else lines:
+            # Cut first: a line may be huge.
+            shown = line if longest is None else line[: 2 * longest]
+            yield piece.step, printable(CONTROL_SEQUENCE.sub("", shown).removesuffix("\r").expandtabs(4))[:longest]
