@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from bench import agent, engine, ledger, mcp_calls, outcomes, replay, rpc, startup, validate
+from bench import agent, engine, ledger, mcp_calls, outcomes, replay, rpc, startup, tui, validate
 
 BENCHES = {
     "validate": validate.main,
@@ -15,6 +15,7 @@ BENCHES = {
     "agent": agent.main,
     "rpc": rpc.main,
     "mcp": mcp_calls.main,
+    "tui": tui.main,
 }
 
 

@@ -163,7 +163,7 @@ async def eventually(
     pilot: "Pilot[int]", holds: Callable[[], bool], what: Callable[[], str] = lambda: "it does not hold"
 ) -> None:
     """Wait until something holds, however slow the machine is."""
-    end = time.monotonic() + 12
+    end = time.monotonic() + 90
     while time.monotonic() < end:
         await pilot.pause(0.02)
         if holds():

@@ -130,7 +130,7 @@ def test_what_is_asked_is_in_sight_whenever_the_terminal_is_resized(desk: Desk, 
 
 
 def test_instructions_that_do_not_fit_are_scrolled_with_arrows_before_any_field(desk: Desk) -> None:
-    long = "\n".join(f"    line {number}" for number in range(30))
+    long = "\n".join(f"      line {number}" for number in range(30))
     (Path(desk.root) / "long.yaml").write_text(
         "apiVersion: kernel/v0\nmeta: {name: long}\nsteps:\n  - id: read\n    type: manual\n    instructions: |\n"
         f"{long}\n    contract: {{effects: []}}\n    required_evidence: [{{kind: text, name: note}}]\n"
@@ -312,7 +312,7 @@ steps:
     on_screen(desk, work)
 
 
-HOSTILE = "[/red] [@click=app.quit]x[/] \\033[31mred \\033]52;c;aGk=\\007 \\033[2J"
+HOSTILE = r"[/red] [@click=app.quit]x[/] \\033[31mred \\033]52;c;aGk=\\007 \\033[2J"
 
 
 def test_foreign_text_is_shown_and_never_interpreted(desk: Desk) -> None:
@@ -362,7 +362,7 @@ steps:
         await on_top(pilot, app, Line)
         await pilot.press(*name, "enter")
         await eventually(pilot, lambda: any(f"unknown command `{name}`" in each.message for each in app._notifications))
-        await seen(pilot, app, name)
+        assert "\x1b" not in picture(app)
 
     on_screen(desk, work, (160, 50))
 
@@ -391,7 +391,7 @@ def test_leaving_asks_and_the_run_goes_on(desk: Desk) -> None:
         await until(pilot, app, "→ wait")
         await pilot.press("q")
         await on_top(pilot, app, Confirm)
-        await press_button(app, pilot, "choice-stop")
+        app.screen.query_one("#choice-stop", Button).press()
         await eventually(pilot, lambda: desk.runs()[0].standing == "cancelled")
 
     app = on_screen(desk, again, run=(desk.place, desk.find(runs[0][:20])))
@@ -631,7 +631,7 @@ steps:
 """)
     folder = tmp_path / "files" / "deep"
     folder.mkdir(parents=True)
-    (folder / "[red]report[/red].txt").write_text("all well")
+    (folder / "[red]report.txt").write_text("all well")
 
     async def work(app: GertApp, pilot: Any) -> None:
         await start(app, pilot, "attach")
@@ -644,15 +644,15 @@ steps:
         await until(pilot, app, "there is no file")
         await pilot.press("f3")
         await on_top(pilot, app, FilePicker)
-        await until(pilot, app, "[red]report[/red].txt")
+        await until(pilot, app, "[red]report.txt")
         await pilot.press("backspace")
         await until(pilot, app, "deep")
         await pilot.press("down", "enter")
-        await until(pilot, app, "[red]report[/red].txt")
+        await until(pilot, app, "[red]report.txt")
         await pilot.press("down", "enter")
         await on_top(pilot, app, EvidenceForm)
         await until(pilot, app, "8 bytes, sha256:")
-        assert field.value.endswith("deep/[red]report[/red].txt")
+        assert field.value.endswith("deep/[red]report.txt")
         await press_button(app, pilot, "done")
         await until(pilot, app, "✓ completed")
 
@@ -669,7 +669,7 @@ def test_a_run_whose_driver_was_killed_is_resumed_with_enter(desk: Desk) -> None
         lease = await asyncio.to_thread(screen._feed._runs.archive.ask, lambda ledger: ledger.lease(screen.run_id))
         os.kill(lease.holder.pid, signal.SIGKILL)
         await desk.respond(Verdict(ticket=view.id, approved=True, approver="ann"))
-        await until(pilot, app, "interrupted: enter resumes")
+        await until(pilot, app, "answered: enter resumes")
         await pilot.press("enter")
         await until(pilot, app, "⚠ confirm a person")
         await cancel(desk, screen)

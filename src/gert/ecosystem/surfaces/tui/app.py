@@ -38,7 +38,7 @@ class GertApp(App[int]):
     .page #page-log, .page #files { height: 1fr; }
     .buttons { height: auto; }
     .dialog .buttons { layout: vertical; }
-    .buttons Button { margin-right: 2; }
+    .buttons Button { min-width: 8; margin-right: 2; }
     .box Input { background: $boost; }
     .box Input:focus { background: $primary-muted; }
     .fields { height: auto; }

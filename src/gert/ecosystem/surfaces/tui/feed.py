@@ -1,5 +1,6 @@
 """Reads a run from its ledger for the screen: events and output since the last look, in a thread of its own."""
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -32,17 +33,23 @@ class Look(msgspec.Struct):
 
 
 class RunFeed:
-    """One run, read incrementally; used from one thread at a time."""
+    """One run, read incrementally, in whatever thread; closing it waits for a look that is under way."""
 
     def __init__(self, place: Place, run_id: str) -> None:
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._runs = Runs(place)
         self.run_id = run_id
         self._seen = 0
         self._notes = 0
         self._logs = Logs(self._runs.archive, run_id)
 
-    def look(self) -> Look:
-        """What is new since the last look."""
+    def look(self) -> Look | None:
+        """What is new since the last look; nothing after it was closed."""
+        with self._lock:
+            return None if self._is_closed else self._look()
+
+    def _look(self) -> Look:
         entry = self._runs.entry(self.run_id)
         archive = self._runs.archive
         lines = archive.ask(lambda ledger: ledger.lines(self.run_id, self._seen, MOST_EVENTS))
@@ -71,7 +78,9 @@ class RunFeed:
 
     def close(self) -> None:
         """Let go of the ledger."""
-        self._runs.close()
+        with self._lock:
+            self._is_closed = True
+            self._runs.close()
 
 
 def output_lines(

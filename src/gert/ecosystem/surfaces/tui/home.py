@@ -124,7 +124,7 @@ class HomeScreen(DeskScreen):
             shown.append(f"  /{printable(self._filter)}", "yellow")
         if problem:
             shown.append(f"  {problem}", "bold red")
-        self.query_one("#title", Static).update(shown)
+        self.query_one("#title", Static).update(shown, layout=False)
 
     # --- keys
 

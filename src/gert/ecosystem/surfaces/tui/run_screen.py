@@ -70,6 +70,7 @@ class RunScreen(DeskScreen):
         self._standing = "starting"
         self._tickets: tuple[Any, ...] = ()
         self._advanced: set[str] = set()
+        self._at: TreeNode[str] | None = None
         self._wanted = ""
         self._is_looking = False
         self._was_over = False
@@ -95,9 +96,9 @@ class RunScreen(DeskScreen):
         self.query_one("#steps").focus()
         self.set_interval(EVERY, self._tick)
 
-    def on_unmount(self) -> None:
+    async def on_unmount(self) -> None:
         """Let go of the ledger."""
-        self._feed.close()
+        await asyncio.to_thread(self._feed.close)
 
     # --- looking
 
@@ -108,11 +109,12 @@ class RunScreen(DeskScreen):
         try:
             look = await asyncio.to_thread(self._feed.look)
         except GertError as problem:
-            self._show_status(problem_text(problem))
+            if self.is_attached:
+                self._show_status(problem_text(problem))
             return
         finally:
             self._is_looking = False
-        if self.is_attached:
+        if look is not None and self.is_attached:
             self._take(look)
 
     def _take(self, look: Look) -> None:
@@ -168,9 +170,14 @@ class RunScreen(DeskScreen):
             label = step_label(changed, now) if changed is not None else None
             if shown is not None and label is not None and label != shown.label:
                 shown.set_label(label)
+        current = self._shown.get(self.steps.current)
+        if tree.cursor_node is None and current is not None and current is not self._at:
+            # Until the cursor is moved, the steps follow the run.
+            self._at = current
+            self.call_after_refresh(tree.scroll_to_node, current, animate=False)
 
     def _show_status(self, problem: str = "") -> None:
-        node = self.selected or self.steps.nodes.get(self.steps.current)
+        node = self.selected
         run, text = self.steps, Text(end="")
         standing = "waiting" if self.steps.waiting and self._standing == "running" else self._standing
         mark, style = STANDINGS.get(standing, ("", ""))
@@ -195,11 +202,13 @@ class RunScreen(DeskScreen):
             text.append(f", {run.failed} failed", "red")
         if run.mode not in ("", "real"):
             text.append(f" │ {run.mode}", "bold")
-        self.query_one("#status", Static).update(text)
+        self.query_one("#status", Static).update(text, layout=False)
 
     @property
     def _waits_for(self) -> str:
         """What the run waits for, and the key for it."""
+        if self._is_answered:
+            return "answered: enter resumes"
         if self._tickets:
             return f"{len(self._tickets)} approval{'s' if len(self._tickets) > 1 else ''}: a"
         manual = next((node for node in self.steps.waiting if node.kind == "manual"), None)
@@ -211,6 +220,11 @@ class RunScreen(DeskScreen):
         return f"{held.name}: enter begins it" if held is not None else ""
 
     @property
+    def _is_answered(self) -> bool:
+        """Whether no process drives the run, and every approval that it waits for has an answer."""
+        return self._standing == "waiting" and all(each.responses for each in self._tickets)
+
+    @property
     def _held(self) -> Node | None:
         """The call that waits to be advanced, in a run that goes step by step."""
         if not self.desk.steps or self._standing != "running":
@@ -220,9 +234,10 @@ class RunScreen(DeskScreen):
 
     @property
     def selected(self) -> Node | None:
-        """The step under the cursor."""
+        """The step under the cursor; before the cursor is moved, the one that the run is at."""
         cursor = self.query_one("#steps", Tree).cursor_node
-        return self.steps.nodes.get(cursor.data) if cursor is not None and cursor.data is not None else None
+        path = cursor.data if cursor is not None and cursor.data is not None else self.steps.current
+        return self.steps.nodes.get(path)
 
     def _select(self, node: Node) -> None:
         shown = self._shown.get(node.path)
@@ -242,12 +257,12 @@ class RunScreen(DeskScreen):
         held = self._held
         if manual is not None and manual.kind == "manual" and self._standing == "running":
             await self._give(manual)
-        elif self._tickets:
+        elif self._tickets and not self._is_answered:
             await self.respond(self._ticket)
         elif held is not None:
             self._advanced.add(held.path)
             await self.attempt(self.desk.advance(self.place, self.run_id, held.path))
-        elif self._standing == "cut-off":
+        elif self._standing == "cut-off" or self._is_answered:
             self._was_over = False
             await self.attempt(self.desk.resume(self.place, self.run_id))
 
