@@ -29,6 +29,8 @@ STEPS = 2_000
 ROUNDS = 5
 KEY = 0.100
 """Seconds within which a key has to be answered."""
+PAUSE = 0.2
+"""Seconds between two keys."""
 SLOWER = 1.10
 SIZE = (160, 50)
 TOOL = """
@@ -81,7 +83,10 @@ async def pressed(app: App[Any], key: str) -> float:
         if tree.cursor_line != before:
             answered.set()
 
-    app.watch(tree, "cursor_line", lambda: app.call_after_refresh(drawn), init=False)
+    def moved() -> None:
+        app.call_after_refresh(drawn)
+
+    app.watch(tree, "cursor_line", moved, init=False)
     started = time.perf_counter()
     app.simulate_key(key)
     await asyncio.wait_for(answered.wait(), 60)
@@ -98,7 +103,7 @@ async def unwatched(desk: Desk, file: str) -> tuple[float, list[float]]:
         run = asyncio.create_task(asyncio.to_thread(executed, desk, file))
         while not run.done():
             keys.append(await pressed(app, "up" if len(keys) % 2 else "down"))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(PAUSE)
         return await run, keys
 
 
@@ -115,7 +120,7 @@ async def watched(desk: Desk, file: str) -> tuple[float, list[float]]:
         await pilot.press("down")
         while screen._standing in ("starting", "running"):
             keys.append(await pressed(app, "up" if len(keys) % 2 else "down"))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(PAUSE)
         return await asyncio.to_thread(_seconds, desk, launched.run_id), keys
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.ecosystem.surfaces.tui.conftest import BROKEN, INCIDENT, SLOW, TOOL
@@ -15,11 +16,18 @@ from tests.ecosystem.surfaces.tui.conftest import BROKEN, INCIDENT, SLOW, TOOL
 LOUD = """
 apiVersion: kernel/v0
 meta: {name: loud}
-tools: [sh]
+tools: [loud]
 steps:
-  - {id: small, type: tool, tool: sh, action: run, inputs: {script: "echo small; sleep 1"}}
-  - {id: large, type: tool, tool: sh, action: run, inputs: {script: "yes 'a line of some output' | head -c 30000000"}}
+  - {id: small, type: tool, tool: loud, action: run, inputs: {script: "echo small; sleep 1"}}
+  - {id: large, type: tool, tool: loud, action: run, inputs: {script: "yes 'a line of some output' | head -c 30000000"}}
   - {id: over, type: end, outcome: {category: resolved, code: over}}
+"""
+
+LOUD_TOOL = """
+apiVersion: tool/v0
+meta: {name: loud, binary: sh}
+contract: {effects: [], writes: [], inputs: {script: {type: string}}}
+actions: {run: {argv: [sh, -c, "{{ .script }}"]}}
 """
 
 pytestmark = pytest.mark.needs("tmux")
@@ -28,7 +36,7 @@ pytestmark = pytest.mark.needs("tmux")
 class Terminal:
     """A tmux session of its own server."""
 
-    def __init__(self, folder: Path, *arguments: str, size: tuple[int, int] = (100, 30), **variables: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, size: tuple[int, int] = (100, 30), **variables: Any) -> None:
         self._socket = str(folder / "tmux")
         program = os.path.join(os.path.dirname(sys.executable), "gert-tui")
         command = [program, "--state-dir", str(folder / "state"), "--as", "kim", *arguments]
@@ -44,9 +52,12 @@ class Terminal:
         return done.stdout
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other."""
+        """Press keys, each once the one before has changed the picture: two at once would go to one widget."""
         for key in keys:
+            before, end = self.colours(), time.monotonic() + 10
             self._run("send-keys", key)
+            while self.colours() == before and time.monotonic() < end:
+                time.sleep(0.02)
 
     def resize(self, width: int, height: int) -> None:
         self._run("resize-window", "-x", str(width), "-y", str(height))
@@ -102,6 +113,15 @@ def gert(folder: Path, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
+def begin(terminal: Terminal) -> None:
+    """Fill in the form of the incident, and start it."""
+    terminal.until("host (string, required)")
+    terminal.press("web-1")
+    terminal.until("web-1")
+    terminal.press("Tab", "Tab", "Tab", "Tab", "Tab", "Tab", "Enter")
+    terminal.until("⚠ change approval")
+
+
 # A shell that exports the size that its terminal once had must not decide how large the screen is.
 @pytest.mark.parametrize(
     ("size", "exported"),
@@ -116,9 +136,7 @@ def test_an_incident_with_an_approval_given_by_a_command_meanwhile(
 ) -> None:
     terminal = Terminal(tmp_path, "incident.yaml", **exported)
     terminals.append(terminal)
-    terminal.until("host (string, required)")
-    terminal.press("web-1", "Tab", "Tab", "Tab", "Tab", "Tab", "Tab", "Enter")
-    terminal.until("⚠ change approval")
+    begin(terminal)
     terminal.until("looking at web-1")
     terminal.until("[/red]")
     terminal.resize(*size)
@@ -130,7 +148,9 @@ def test_an_incident_with_an_approval_given_by_a_command_meanwhile(
     terminal.until("▐ ▌ requests come in")
     terminal.press("Space")
     terminal.until("▐X▌ requests come in")
-    terminal.press("Tab", "all well", "Tab", "Tab", "Tab", "Tab", "Enter")
+    terminal.press("Tab", "all well")
+    terminal.until("all well")
+    terminal.press("Tab", "Tab", "Tab", "Tab", "Enter")
     terminal.until("✓ completed")
     terminal.resize(100, 30)
     terminal.until("outcome resolved: back")
@@ -145,14 +165,14 @@ def test_an_incident_with_an_approval_given_by_a_command_meanwhile(
 def test_an_approval_is_given_on_the_screen(project: Path, tmp_path: Path, terminals: list[Terminal]) -> None:
     terminal = Terminal(tmp_path, "incident.yaml")
     terminals.append(terminal)
-    terminal.until("host (string, required)")
-    terminal.press("web-1", "Tab", "Tab", "Tab", "Tab", "Tab", "Tab", "Enter")
-    terminal.until("⚠ change approval")
+    begin(terminal)
     terminal.press("a")
     terminal.until("$ sh -c 'echo changed'")
     # Back has the focus; the field for the step id of a critical step is before it.
-    terminal.press("BTab", "change")
-    terminal.until(" change ")
+    terminal.until("critical: type the step id `change`")
+    terminal.press("BTab")
+    terminal.press("change")
+    terminal.until("\n change")
     terminal.press("Tab", "Tab", "Tab", "Enter")
     terminal.until("✓ change")
     terminal.until("⚠ confirm")
@@ -203,6 +223,7 @@ def test_a_large_output_neither_stops_the_screen_nor_grows_it(
     project: Path, tmp_path: Path, terminals: list[Terminal]
 ) -> None:
     (project / "loud.yaml").write_text(LOUD)
+    (project / "tools" / "loud.tool.yaml").write_text(LOUD_TOOL)
     terminal = Terminal(tmp_path, "loud.yaml")
     terminals.append(terminal)
     terminal.until("Start")

@@ -52,7 +52,7 @@ class Confirm(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """Focus the harmless answer."""
-        self.query(Button).first().focus()
+        self.set_focus(self.query(Button).first())
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer."""
@@ -229,10 +229,8 @@ class Respond(ModalScreen[Verdict | None]):
 
     def on_mount(self) -> None:
         """Focus the harmless button."""
-        if self._read_only:
-            self.query_one("#request").focus()
-        else:
-            self.query_one("#back").focus()
+        # At once: a key that is pressed as soon as the dialog is seen goes there.
+        self.set_focus(self.query_one("#request" if self._read_only else "#back"))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer, or say what is missing."""

@@ -296,7 +296,8 @@ def focus_first(form: Screen[Any]) -> None:
     """
     pane = form.query_one("#fields", VerticalScroll)
     fields = pane.query("Input, Select, Checkbox")
-    (fields.first() if fields else form.query_one("#back")).focus(scroll_visible=False)
+    # At once: a key that is pressed as soon as the form is seen goes there.
+    form.set_focus(fields.first() if fields else form.query_one("#back"), scroll_visible=False)
 
     def when_laid_out() -> None:
         pane.can_focus = pane.max_scroll_y > 0

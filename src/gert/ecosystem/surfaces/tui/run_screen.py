@@ -45,6 +45,8 @@ EVERY: Final = 0.1
 MOST_EVENTS: Final = 20_000
 MOST_LABELS: Final = 200
 """Labels that are drawn in one go."""
+_BUSY: Final = 40
+"""Events of a look after which the next look is put off."""
 _BESIDE: Final = 16
 """Steps at once whose growing duration is drawn."""
 
@@ -73,6 +75,7 @@ class RunScreen(DeskScreen):
         self._at: TreeNode[str] | None = None
         self._wanted = ""
         self._is_looking = False
+        self._rest = 0
         self._was_over = False
 
     # --- the layout
@@ -103,7 +106,8 @@ class RunScreen(DeskScreen):
     # --- looking
 
     async def _tick(self) -> None:
-        if self._is_looking:
+        if self._is_looking or self._rest > 0:
+            self._rest -= 1
             return
         self._is_looking = True
         try:
@@ -115,6 +119,8 @@ class RunScreen(DeskScreen):
         finally:
             self._is_looking = False
         if look is not None and self.is_attached:
+            # A busy run needs the processor more than the screen does.
+            self._rest = 3 if len(look.events) > _BUSY else 0
             self._take(look)
 
     def _take(self, look: Look) -> None:
