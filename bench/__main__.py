@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from bench import agent, engine, ledger, mcp_calls, mcp_server, outcomes, replay, rpc, startup, validate
+from bench import agent, engine, ledger, mcp_calls, mcp_server, outcomes, replay, rpc, startup, tui, validate
 
 BENCHES = {
     "validate": validate.main,
@@ -16,6 +16,7 @@ BENCHES = {
     "rpc": rpc.main,
     "mcp": mcp_calls.main,
     "mcp-server": mcp_server.main,
+    "tui": tui.main,
 }
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Label, Log, Static, Tree
+from textual.widgets import DataTable, Log, Static, Tree
 
 from gert.ecosystem.surfaces.tui.app import GertApp
 from gert.ecosystem.surfaces.tui.desk import Desk
@@ -108,6 +109,12 @@ def on_screen(
     return asyncio.run(drive())
 
 
+def picture(app: GertApp) -> str:
+    """What a person sees: the cells of the terminal, line by line."""
+    size = app.size
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips(size))
+
+
 def text_of(app: GertApp) -> str:
     """What a person reads on the screen that is on top."""
     shown: list[str] = []
@@ -116,7 +123,7 @@ def text_of(app: GertApp) -> str:
             continue
         if isinstance(widget, Log):
             shown += widget.lines
-        elif isinstance(widget, Static | Label):
+        elif isinstance(widget, Static):
             shown.append(str(widget.render()))
         elif isinstance(widget, Tree):
             shown += [str(node.label) for node in _nodes(widget.root)]
@@ -131,9 +138,34 @@ def _nodes(node: Any) -> list[Any]:
 
 async def until(pilot: "Pilot[int]", app: GertApp, wanted: str) -> str:
     """Wait until a text is on the screen."""
-    for _ in range(600):
-        await pilot.pause(0.05)
-        found = text_of(app)
-        if wanted in found:
-            return found
-    raise AssertionError(f"`{wanted}` did not appear:\n{text_of(app)}")
+    await eventually(pilot, lambda: wanted in text_of(app), lambda: f"`{wanted}` did not appear:\n{text_of(app)}")
+    return text_of(app)
+
+
+async def seen(pilot: "Pilot[int]", app: GertApp, wanted: str) -> str:
+    """Wait until a text is in sight."""
+    await eventually(pilot, lambda: wanted in picture(app), lambda: f"`{wanted}` is not in sight:\n{picture(app)}")
+    return picture(app)
+
+
+async def on_top(pilot: "Pilot[int]", app: GertApp, kind: type[Any]) -> Any:
+    """Wait until a screen of a kind is on top, and has been laid out."""
+    await eventually(
+        pilot,
+        lambda: isinstance(app.screen, kind) and app.screen.is_running and bool(app.screen.size),
+        lambda: f"{kind.__name__} is not on top, but {type(app.screen).__name__}:\n{text_of(app)}",
+    )
+    await pilot.pause()
+    return app.screen
+
+
+async def eventually(
+    pilot: "Pilot[int]", holds: Callable[[], bool], what: Callable[[], str] = lambda: "it does not hold"
+) -> None:
+    """Wait until something holds, however slow the machine is."""
+    end = time.monotonic() + 90
+    while time.monotonic() < end:
+        await pilot.pause(0.02)
+        if holds():
+            return
+    raise AssertionError(what())

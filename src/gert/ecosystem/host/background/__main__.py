@@ -9,6 +9,7 @@ import msgspec
 
 from gert.ecosystem.host.background.launch import Report, Task
 from gert.ecosystem.host.config.machine.process_setup import set_up_process
+from gert.ecosystem.host.redrive.rerun import rerun
 from gert.ecosystem.host.redrive.resume import resume
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.world.console import Console
@@ -68,6 +69,8 @@ def main() -> int:
             executed = asyncio.run(resume(task.resume, observers=[announcer], console=console))
             # A run that still waits for the same tickets records nothing.
             announcer.tell(executed.run_id)
+        elif task.rerun is not None:
+            asyncio.run(rerun(task.rerun, observers=[announcer], console=console))
         elif task.execute is not None:
             asyncio.run(execute(task.execute, observers=[announcer], console=console))
     except GertError as problem:

@@ -1,4 +1,4 @@
-"""Start or resume a run in a process of its own: losing the surface that started it never harms the run.
+"""Start, resume or rerun a run in a process of its own: losing the surface that started it never harms the run.
 
 The task goes to the process on its standard input, so that no secret is on a command line; one line comes back: the id
 of the run once its first event is on record, or the error that prevented it.
@@ -16,6 +16,7 @@ from gert import errors
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of, open_ledger
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.redrive.rerun import RerunOptions
 from gert.ecosystem.host.redrive.resume import ResumeOptions
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.process.helper import start_background
@@ -38,10 +39,11 @@ _ATTEMPTS: Final = 300
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver process does: execute a run, or resume one."""
+    """What a driver process does: execute a run, resume one, or rerun one from a step."""
 
     execute: RunOptions | None = None
     resume: ResumeOptions | None = None
+    rerun: RerunOptions | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,6 +101,13 @@ async def resume_run(options: ResumeOptions, environ: Mapping[str, str] | None =
     environ = os.environ if environ is None else environ
     options = msgspec.structs.replace(options, controlled=True, approvals=options.approvals or "wait")
     return await _launch(Task(resume=options), options.own_ledger(environ), environ)
+
+
+async def rerun_run(options: RerunOptions, environ: Mapping[str, str] | None = None) -> Launched:
+    """Rerun a run from a step in a process of its own; an error that prevents it is raised here."""
+    environ = os.environ if environ is None else environ
+    options = msgspec.structs.replace(options, controlled=True, approvals=options.approvals or "wait")
+    return await _launch(Task(rerun=options), options.own_ledger(environ), environ)
 
 
 async def _launch(task: Task, database: Database, environ: Mapping[str, str]) -> Launched:

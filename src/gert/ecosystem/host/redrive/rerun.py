@@ -47,6 +47,7 @@ class RerunOptions(RecordedRun, frozen=True, kw_only=True):
     given: secret inputs that cannot be resolved again, and others as long as the events up to the step stay the same
     allow_changed: use the runbook, tools and policies as they are now, although they have changed
     break_glass: the reason for overriding governance; that of the old run is not taken over
+    controlled, steps: as in `RunOptions`
     """
 
     step: str
@@ -56,6 +57,8 @@ class RerunOptions(RecordedRun, frozen=True, kw_only=True):
     break_glass: str | None = None
     witness: str | None = None
     sync: bool = True
+    controlled: bool = False
+    steps: bool = False
 
 
 async def rerun(
@@ -166,6 +169,8 @@ def _options(options: RerunOptions, source: Record) -> RunOptions:
         witness=options.witness or source.start.witness,
         approvals=options.approvals or source.start.approvals,
         break_glass=options.break_glass,
+        controlled=options.controlled,
+        steps=options.steps,
     )
 
 

@@ -51,8 +51,8 @@ class Logs:
         self._answers = 0
         self._seen = 0
         self._known: dict[str, None] = {}
-        # What was shown of a running step, by step and stream: its answer says the same again.
-        self._shown: dict[tuple[str, str], str] = {}
+        # How much was shown of a running step and how it ended, by step and stream: its answer says the same again.
+        self._shown: dict[tuple[str, str], tuple[int, str]] = {}
 
     def read(self) -> Iterator[Piece]:
         """What is new since the last time: first of steps that have ended, then of those that run."""
@@ -88,7 +88,7 @@ class Logs:
         if not isinstance(answer, ToolAnswer):
             return
         texts = {"stdout": answer.stdout, "stderr": answer.stderr}
-        rest = {stream: _rest(text, self._shown.pop((path, stream), "")) for stream, text in texts.items()}
+        rest = {stream: _rest(text, *self._shown.pop((path, stream), (0, ""))) for stream, text in texts.items()}
         if any(texts.values()):
             self._known[path] = None
         if self._step is not None and not is_of(path, self._step):
@@ -107,7 +107,8 @@ class Logs:
     def _of_running(self, piece: Output) -> Iterator[Piece]:
         self._known[piece.key] = None
         key = (piece.key, piece.stream)
-        self._shown[key] = self._shown.get(key, "") + piece.text
+        length, end = self._shown.get(key, (0, ""))
+        self._shown[key] = length + len(piece.text), (end + piece.text)[-_OVERLAP:]
         if self._step is None or is_of(piece.key, self._step):
             yield Piece(step=piece.key, stream=piece.stream, text=piece.text, is_running=True)
 
@@ -119,15 +120,14 @@ def is_of(path: str, step: str) -> bool:
     return "/" not in step and any(segment.name == step for segment in split(path))
 
 
-def _rest(text: str, shown: str) -> str:
-    """The part of a stored output that was not shown while the step ran.
+def _rest(text: str, length: int, end: str) -> str:
+    """The part of a stored output that was not shown while the step ran: so many characters, which ended so.
 
     Live output may lack its beginning, and the middle of a long output is not stored: the end of what was shown is
     searched for.
     """
-    if text.startswith(shown):
-        return text[len(shown) :]
-    end = shown[-_OVERLAP:]
+    if text[length - len(end) : length] == end:
+        return text[length:]
     at = text.find(end)
     return text if at < 0 else text[at + len(end) :]
 

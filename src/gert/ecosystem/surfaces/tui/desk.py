@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +11,13 @@ import msgspec
 
 from gert.ecosystem.host.approvals.respond import Given, TicketView, Verdict, respond
 from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, open_tickets
-from gert.ecosystem.host.background.launch import Launched, resume_run, start_run
+from gert.ecosystem.host.background.launch import Launched, rerun_run, resume_run, start_run
 from gert.ecosystem.host.background.messages import Sender, advance_run, cancel_run, give_evidence
 from gert.ecosystem.host.operations.catalogue import Catalogue, Listed
 from gert.ecosystem.host.policy.explain_runbook import Explained, explain_file
+from gert.ecosystem.host.redrive.rerun import RerunOptions
 from gert.ecosystem.host.redrive.resume import ResumeOptions
-from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.run.options import MODES, RunOptions
 from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.place import Place, place_for
@@ -43,6 +45,12 @@ class Desk(msgspec.Struct, kw_only=True):
     read_only: bool = False
     steps: bool = False
     catalogue: Any = None
+    rehearsals: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def modes(self) -> tuple[RunMode, ...]:
+        """How runs may be started here; those that reach nothing where nothing may be started."""
+        return ("dry-run", "replay") if self.read_only else MODES
 
     @property
     def place(self) -> Place:
@@ -93,7 +101,8 @@ class Desk(msgspec.Struct, kw_only=True):
         place = self.place
         db = self.db
         if mode != "real":
-            db = os.path.join(tempfile.mkdtemp(prefix="gert-tui-"), "rehearsal.db")
+            self.rehearsals.append(tempfile.mkdtemp(prefix="gert-tui-"))
+            db = os.path.join(self.rehearsals[-1], "rehearsal.db")
             place = Place(place.state, db, None, place.here)
         options = RunOptions(
             file=file,
@@ -109,14 +118,29 @@ class Desk(msgspec.Struct, kw_only=True):
         )
         return await start_run(options, self.environ), place
 
-    async def resume(self, run_id: str) -> Launched:
+    async def resume(self, place: Place, run_id: str) -> Launched:
         """Resume a run in a process of its own."""
-        named = self.db is not None or self.dsn is not None
-        state = None if named else self.place.state
-        options = ResumeOptions(
-            run_id=run_id, state_dir=state, db=self.db, dsn=self.dsn, actor=self.actor, steps=self.steps
-        )
+        options = ResumeOptions(run_id=run_id, **self._where(place), actor=self.actor, steps=self.steps)
         return await resume_run(options, self.environ)
+
+    async def rerun(self, place: Place, run_id: str, step: str) -> Launched:
+        """Start a new run from a step of an earlier one, in a process of its own."""
+        options = RerunOptions(run_id=run_id, step=step, **self._where(place), actor=self.actor, steps=self.steps)
+        return await rerun_run(options, self.environ)
+
+    def _where(self, place: Place) -> dict[str, Any]:
+        """The ledger of a run, as options name it."""
+        dsn = self.dsn if place.dsn is not None else None
+        return {"state_dir": None if place.database is not None else place.state, "db": place.db, "dsn": dsn}
+
+    def is_rehearsal(self, place: Place) -> bool:
+        """Whether runs there are rehearsals, which are gone when the screen is closed."""
+        return place.db is not None and os.path.dirname(place.db) in self.rehearsals
+
+    def close(self) -> None:
+        """Remove the ledgers of rehearsals."""
+        for folder in self.rehearsals:
+            shutil.rmtree(folder, ignore_errors=True)
 
     async def respond(self, verdict: Verdict) -> Given:
         """Respond to a ticket."""

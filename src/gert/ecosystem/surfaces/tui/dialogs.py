@@ -1,4 +1,4 @@
-"""Dialogs: a question with the harmless button focused, a page of text, help, an approval."""
+"""Dialogs: a question with the harmless button focused, a line, a page of text, an approval."""
 
 import os
 import shlex
@@ -6,19 +6,24 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Log, Static
 
 from gert.ecosystem.host.approvals.respond import TicketView, Verdict, summary
+from gert.ecosystem.host.config.machine.pager import show_in_pager
+from gert.ecosystem.surfaces.tui.feed import LONGEST_LINE
+from gert.ecosystem.surfaces.tui.keys import PAGE, bindings
 from gert.ecosystem.surfaces.tui.text import diff_text, plain
 from gert.errors import GertError
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import printable
 
 CRITICAL: Final = "critical"
+MOST_LINES: Final = 100_000
+MOST_COPIED: Final = 100_000
 
 
 class Confirm(ModalScreen[str | None]):
@@ -26,7 +31,11 @@ class Confirm(ModalScreen[str | None]):
 
     AUTO_FOCUS = ""  # the screen says itself what has the focus
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back"),
+        Binding("up,left", "app.focus_previous", show=False),
+        Binding("down,right", "app.focus_next", show=False),
+    ]
 
     def __init__(self, question: str, choices: dict[str, str]) -> None:
         super().__init__(classes="dialog")
@@ -43,11 +52,38 @@ class Confirm(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """Focus the harmless answer."""
-        self.query(Button).first().focus()
+        self.set_focus(self.query(Button).first())
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer."""
         self.dismiss((event.button.id or "").removeprefix("choice-"))
+
+    def action_back(self) -> None:
+        """Close without an answer."""
+        self.dismiss(None)
+
+
+class Line(ModalScreen[str | None]):
+    """One line at the foot of the screen: a search, a filter, a command."""
+
+    AUTO_FOCUS = "Input"
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
+
+    def __init__(self, about: str, text: str = "") -> None:
+        super().__init__(classes="line")
+        self._about = about
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """What is asked, and a field."""
+        with Horizontal(classes="box"):
+            yield Label(plain(f"{self._about} "), markup=False)
+            yield Input(compact=True, value=self._text, select_on_focus=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Answer."""
+        self.dismiss(event.value.strip())
 
     def action_back(self) -> None:
         """Close without an answer."""
@@ -59,12 +95,7 @@ class Page(ModalScreen[None]):
 
     AUTO_FOCUS = ""  # the screen says itself what has the focus
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "back", "Back"),
-        Binding("o", "pager", "Pager"),
-        Binding("s", "save", "Save"),
-        Binding("y", "copy", "Copy"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(PAGE)
 
     def __init__(self, title: str, lines: Iterable[str]) -> None:
         super().__init__(classes="page")
@@ -75,13 +106,12 @@ class Page(ModalScreen[None]):
         """The title and the lines."""
         with Vertical(classes="box"):
             yield Label(plain(f"{self._title}   (esc back · o pager · s save · y copy)", "bold"), markup=False)
-            yield Log(max_lines=100_000, id="page-log")
+            yield Log(max_lines=MOST_LINES, id="page-log")
 
     def on_mount(self) -> None:
         """Show the lines from the top."""
         log = self.query_one(Log)
-        log.write_lines(self._lines or ["(nothing)"])
-        log.scroll_home(animate=False)
+        log.write_lines([line[:LONGEST_LINE] for line in self._lines] or ["(nothing)"], scroll_end=False)
         log.focus()
 
     def action_back(self) -> None:
@@ -90,28 +120,50 @@ class Page(ModalScreen[None]):
 
     def action_copy(self) -> None:
         """Copy the page to the clipboard, up to a size that terminals take."""
-        self.app.copy_to_clipboard("\n".join(self._lines)[:100_000])
-        self.notify("copied", markup=False)
+        copy(self.app, "\n".join(self._lines))
 
     def action_save(self) -> None:
         """Save the page in the working folder."""
-        name = "".join(each if each.isalnum() or each in "-._" else "-" for each in self._title).strip("-")[:80]
-        path = os.path.abspath(f"{name or 'output'}.txt")
-        try:
-            with open(path, "x", encoding="utf-8") as file:
-                file.write("\n".join(self._lines) + "\n")
-        except OSError as problem:
-            self.notify(printable(f"not saved: {problem.strerror}"), severity="error", markup=False)
-            return
-        self.notify(printable(f"saved in {path}"), markup=False)
+        save(self.app, self._title, self._lines)
 
     def action_pager(self) -> None:
         """Open the page in $PAGER."""
-        from gert.ecosystem.host.config.machine.pager import show_in_pager
+        show_in_pager_of(self.app, self._lines)
 
-        with self.app.suspend():
-            show_in_pager("\n".join(self._lines) + "\n", os.environ)
-        self.app.refresh()
+
+def copy(app: App[Any], text: str) -> None:
+    """Copy by OSC 52, up to a size that terminals take."""
+    app.copy_to_clipboard(text[:MOST_COPIED])
+    app.notify("copied" if len(text) <= MOST_COPIED else f"copied the first {MOST_COPIED:,} characters", markup=False)
+
+
+def save(app: App[Any], title: str, lines: Iterable[str]) -> None:
+    """Save lines in a new file of the working folder."""
+    name = "".join(each if each.isalnum() or each in "-._" else "-" for each in title).strip("-.")[:80] or "output"
+    for path in (os.path.abspath(f"{name}{number}.txt") for number in ("", *(f"-{each}" for each in range(2, 100)))):
+        try:
+            with open(path, "x", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+        except FileExistsError:
+            continue
+        except OSError as problem:
+            app.notify(printable(f"not saved: {problem.strerror}"), severity="error", markup=False)
+            return
+        app.notify(printable(f"saved in {path}"), markup=False)
+        return
+    app.notify(printable(f"not saved: there are too many files `{name}`"), severity="error", markup=False)
+
+
+def show_in_pager_of(app: App[Any], lines: Iterable[str]) -> None:
+    """Open lines in $PAGER, and come back."""
+    try:
+        with app.suspend():
+            is_shown = show_in_pager("\n".join(lines) + "\n", os.environ)
+    except SuspendNotSupported:
+        is_shown = False
+    if not is_shown:
+        app.notify("no pager can be opened here: set PAGER", severity="error", markup=False)
+    app.refresh()
 
 
 class Respond(ModalScreen[Verdict | None]):
@@ -144,18 +196,14 @@ class Respond(ModalScreen[Verdict | None]):
                 yield Static(plain("\n".join(summary(request)).strip("\n")), markup=False)
                 yield Static(self._answers(), markup=False)
             if not self._read_only:
-                with Horizontal(classes="fields"):
-                    yield Input(compact=True, value=self._actor, placeholder="approver", id="approver")
-                    yield Input(compact=True, placeholder="reason", id="reason")
-                    yield Input(
-                        compact=True, value=self._key or "", placeholder="key to sign with (variable or file)", id="key"
-                    )
+                with Container(classes="fields pairs"):
+                    yield from _field("as", Input(compact=True, value=self._actor, id="approver"))
+                    yield from _field("reason", Input(compact=True, id="reason"))
+                    key = Input(compact=True, value=self._key or "", placeholder="variable or file", id="key")
+                    yield from _field("key", key)
                 if self.is_critical:
-                    yield Input(
-                        compact=True,
-                        placeholder=f"critical: type the step id `{printable(request.step_id)}`",
-                        id="typed",
-                    )
+                    about = f"critical: type the step id `{printable(request.step_id)}`"
+                    yield Input(compact=True, placeholder=about, id="typed")
                 with Horizontal(classes="buttons"):
                     yield Button("Back", compact=True, id="back")
                     yield Button("Reject", compact=True, id="reject", variant="error")
@@ -171,19 +219,18 @@ class Respond(ModalScreen[Verdict | None]):
         return shown
 
     def _answers(self) -> Text:
-        shown = Text("\n")
+        shown = Text("\nno one has answered yet" if not self._view.responses else "\nanswers:\n")
         for each in self._view.responses:
             word = "approved" if each.response.approved else "rejected"
             state = "counted" if each.counts else each.objection or "received"
-            shown.append(printable(f"{each.response.approver} {word}: {state}\n"))
+            why = f" ({each.response.reason})" if each.response.reason else ""
+            shown.append(printable(f"{each.response.approver} {word}{why}: {state}") + "\n")
         return shown
 
     def on_mount(self) -> None:
         """Focus the harmless button."""
-        if self._read_only:
-            self.query_one("#request").focus()
-        else:
-            self.query_one("#back").focus()
+        # At once: a key that is pressed as soon as the dialog is seen goes there.
+        self.set_focus(self.query_one("#request" if self._read_only else "#back"))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer, or say what is missing."""
@@ -211,13 +258,12 @@ class Respond(ModalScreen[Verdict | None]):
         self.dismiss(None)
 
 
+def _field(name: str, field: Input) -> ComposeResult:
+    with Horizontal(classes="pair"):
+        yield Label(name)
+        yield field
+
+
 def problem_text(problem: GertError) -> str:
     """An error on one line, with its hint."""
     return printable(f"{problem.message}{f' ({problem.hint})' if problem.hint else ''}")
-
-
-def pairs(rows: Iterable[tuple[str, Any]]) -> list[str]:
-    """Rows of a name and a value, aligned."""
-    listed = [(name, printable(str(value))) for name, value in rows if value not in (None, "")]
-    width = max((len(name) for name, _ in listed), default=0) + 2
-    return [f"{name + ':':<{width}}{value}" for name, value in listed]

@@ -1,6 +1,7 @@
 """Reads a run from its ledger for the screen: events and output since the last look, in a thread of its own."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from gert.ecosystem.host.runs.logs import Logs, Piece, merged
 from gert.ecosystem.host.runs.place import Place
 from gert.errors import GertError
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import CONTROL_SEQUENCE, printable
 from gert.kernel.runbook.program import Program
 
 MOST_EVENTS: Final = 2000
@@ -33,17 +34,23 @@ class Look(msgspec.Struct):
 
 
 class RunFeed:
-    """One run, read incrementally; used from one thread at a time."""
+    """One run, read incrementally, in whatever thread; closing it waits for a look that is under way."""
 
     def __init__(self, place: Place, run_id: str) -> None:
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._runs = Runs(place)
         self.run_id = run_id
         self._seen = 0
         self._notes = 0
         self._logs = Logs(self._runs.reader, run_id)
 
-    def look(self) -> Look:
-        """What is new since the last look."""
+    def look(self) -> Look | None:
+        """What is new since the last look; nothing after it was closed."""
+        with self._lock:
+            return None if self._is_closed else self._look()
+
+    def _look(self) -> Look:
         entry = self._runs.entry(self.run_id)
         archive = self._runs.reader
         lines = archive.ask(lambda ledger: ledger.lines(self.run_id, self._seen, MOST_EVENTS))
@@ -72,11 +79,23 @@ class RunFeed:
 
     def close(self) -> None:
         """Let go of the ledger."""
-        self._runs.close()
+        with self._lock:
+            self._is_closed = True
+            self._runs.close()
 
 
-def output_lines(pieces: list[Piece]) -> Iterator[tuple[str, str]]:
-    """Lines of output, each with the step it comes from: printable, and cut where they are too long to show."""
+def output_lines(
+    pieces: Iterable[Piece], most: int | None = MOST_LINES, longest: int | None = LONGEST_LINE
+) -> Iterator[tuple[str, str]]:
+    """Lines of output, each with the step it comes from: printable, without colours.
+
+    most: lines of a piece, its last ones
+    longest: characters of a line, its first ones
+    """
     for piece in pieces:
-        for line in piece.text.removesuffix("\n").split("\n")[-MOST_LINES:]:
-            yield piece.step, printable(line.removesuffix("\r").expandtabs(4)[:LONGEST_LINE])
+        # rsplit: the beginning of a long piece is not looked at.
+        lines = piece.text.removesuffix("\n").rsplit("\n", -1 if most is None else most)
+        for line in lines[-most:] if most is not None else lines:
+            # Cut first: a line may be huge.
+            shown = line if longest is None else line[: 2 * longest]
+            yield piece.step, printable(CONTROL_SEQUENCE.sub("", shown).removesuffix("\r").expandtabs(4))[:longest]

@@ -7,15 +7,17 @@ import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Button, Checkbox, Input, Label, Select, Static
 
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.run.options import MODES
 from gert.ecosystem.host.run.world.evidence import attachment
+from gert.ecosystem.surfaces.tui.keys import FORM, bindings
+from gert.ecosystem.surfaces.tui.picker import FilePicker
 from gert.ecosystem.surfaces.tui.text import plain
 from gert.errors import InputError
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import one_line, printable
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.documents.steps import ManualStep
@@ -48,14 +50,13 @@ class StartForm(ModalScreen[Started | None]):
 
     AUTO_FOCUS = ""  # the screen says itself what has the focus
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back"),
-        Binding("f2", "dry_run", "Dry-run"),
-        Binding("d", "dry_run", "Dry-run", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(FORM)
 
-    def __init__(self, listed: Listed, problem: str = "", before: Started | None = None) -> None:
+    def __init__(
+        self, listed: Listed, problem: str = "", before: Started | None = None, *, modes: tuple[str, ...] = MODES
+    ) -> None:
         super().__init__(classes="page")
+        self._modes = modes
         self._listed = listed
         self._problem = problem
         self._before = before
@@ -67,14 +68,15 @@ class StartForm(ModalScreen[Started | None]):
         about = getattr(getattr(self._listed.model, "meta", None), "description", None) or ""
         with Vertical(classes="box"):
             yield Label(plain(f"{self._listed.name}  {about}", "bold"), markup=False)
-            with VerticalScroll(id="fields", can_focus=False):
+            with VerticalScroll(id="fields"):
                 for name, block in self._inputs.items():
                     parameter = block.parameter()
                     yield Label(plain(_about(name, parameter, block.from_)), markup=False)
                     yield self._field(name, parameter, block.from_)
             with Horizontal(classes="fields"):
-                mode = self._before.mode if self._before is not None else "real"
-                yield Select([(each, each) for each in MODES], compact=True, value=mode, allow_blank=False, id="mode")
+                mode = self._before.mode if self._before is not None else self._modes[0]
+                modes = [(each, each) for each in self._modes]
+                yield Select(modes, compact=True, value=mode, allow_blank=False, id="mode")
                 yield Input(compact=True, placeholder="scenario (for replay)", id="scenario")
             with Horizontal(classes="buttons"):
                 yield Button("Back", compact=True, id="back")
@@ -84,27 +86,29 @@ class StartForm(ModalScreen[Started | None]):
     def _field(self, name: str, parameter: Parameter, source: str | None) -> Any:
         before = (self._before.values if self._before is not None else {}).get(name)
         default = "" if parameter.secret or not parameter.has_default else _text(parameter.default)
+        if not default.isprintable():
+            # A field would pass on what controls a terminal, and lose line breaks; left empty, the default counts.
+            default = ""
         if parameter.enum is not None:
-            options = [(printable(str(each)), str(each)) for each in parameter.enum]
+            options = [(plain(one_line(str(each), 200)), str(each)) for each in parameter.enum]
             chosen = before or (default if default in {value for _, value in options} else Select.NULL)
             return Select(options, compact=True, value=chosen, id=f"input-{name}")
         if parameter.type == "bool":
             return Tick("yes", value=(before or default).lower() == "true", id=f"input-{name}")
-        hint = f"from {source}" if source is not None else "required" if parameter.must_be_given else "optional"
+        hint = "required" if parameter.must_be_given else "default" if parameter.has_default else "optional"
+        hint = printable(f"from {source}") if source is not None else hint
         return Input(
             compact=True, value=before or default, placeholder=hint, password=parameter.secret, id=f"input-{name}"
         )
 
     def on_mount(self) -> None:
         """Focus the first field, or the button where there is none."""
-        fields = self.query("#fields Input, #fields Select, #fields Checkbox")
-        # Without scrolling: what is asked stays in sight.
-        (fields.first() if fields else self.query_one("#back")).focus(scroll_visible=False)
+        focus_first(self)
 
     def action_dry_run(self) -> None:
         """Switch between a real run and a dry run."""
         mode = self.query_one("#mode", Select)
-        mode.value = "real" if mode.value == "dry-run" else "dry-run"
+        mode.value = self._modes[0] if mode.value == "dry-run" else "dry-run"
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Start, or close."""
@@ -172,7 +176,7 @@ class EvidenceForm(ModalScreen[Evidence | None]):
 
     AUTO_FOCUS = ""  # the screen says itself what has the focus
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back"), Binding("f3", "pick", "Choose a file")]
 
     def __init__(self, path: str, instructions: str, step: ManualStep | None) -> None:
         super().__init__(classes="page")
@@ -184,7 +188,7 @@ class EvidenceForm(ModalScreen[Evidence | None]):
         """The instructions, then one field a piece of evidence."""
         with Vertical(classes="box"):
             yield Label(plain(f"⚠ {self._path}", "bold yellow"), markup=False)
-            with VerticalScroll(id="fields", can_focus=False):
+            with VerticalScroll(id="fields"):
                 yield Static(plain(self._instructions), markup=False)
                 for index, piece in enumerate(self._pieces):
                     about = f"{piece.name} ({piece.kind})" + (f": {piece.description}" if piece.description else "")
@@ -193,7 +197,7 @@ class EvidenceForm(ModalScreen[Evidence | None]):
                         for place, item in enumerate(piece.items):
                             yield Tick(plain(item), id=f"item-{index}-{place}")
                     else:
-                        hint = "path of a file" if piece.kind == "attachment" else "text"
+                        hint = "path of a file; f3 chooses one" if piece.kind == "attachment" else "text"
                         yield Input(compact=True, placeholder=hint, id=f"piece-{index}")
                         yield Label("", id=f"hash-{index}", markup=False)
             yield Input(compact=True, placeholder="reason, to reject the step", id="why")
@@ -205,21 +209,47 @@ class EvidenceForm(ModalScreen[Evidence | None]):
 
     def on_mount(self) -> None:
         """Focus the first field."""
-        fields = self.query("#fields Input, #fields Checkbox")
-        # Without scrolling: what is asked stays in sight.
-        (fields.first() if fields else self.query_one("#back")).focus(scroll_visible=False)
+        focus_first(self)
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """Show size and hash of a file that was named."""
-        number = (event.input.id or "").removeprefix("piece-")
-        if not number.isdigit() or self._pieces[int(number)].kind != "attachment":
-            return
+        index = self._attachment(event.input)
+        if index is not None:
+            await self._show_hash(index)
+
+    def _attachment(self, field: Any) -> int | None:
+        """The number of the attachment that a field is for."""
+        number = (getattr(field, "id", None) or "").removeprefix("piece-")
+        return int(number) if number.isdigit() and self._pieces[int(number)].kind == "attachment" else None
+
+    async def _show_hash(self, index: int) -> None:
+        path = os.path.expanduser(self.query_one(f"#piece-{index}", Input).value.strip())
         try:
-            found = await attachment(os.path.expanduser(event.value))
-            shown = plain(f"{found['size']} bytes, {found['sha256']}", "green")
+            found = await attachment(path)
+            shown = plain(f"{found['size']:,} bytes, {found['sha256']}", "green")
         except InputError as problem:
             shown = plain(problem.message, "bold red")
-        self.query_one(f"#hash-{number}", Label).update(shown)
+        self.query_one(f"#hash-{index}", Label).update(shown)
+
+    def action_pick(self) -> None:
+        """Choose the file of the attachment in focus, or of the first."""
+        index = self._attachment(self.focused)
+        if index is None:
+            index = next((at for at, piece in enumerate(self._pieces) if piece.kind == "attachment"), None)
+        if index is None:
+            self._say("this step asks for no file")
+        else:
+            self.run_worker(self._pick(index), exclusive=True, group="pick")
+
+    async def _pick(self, index: int) -> None:
+        field = self.query_one(f"#piece-{index}", Input)
+        named = os.path.abspath(os.path.expanduser(field.value.strip() or "."))
+        folder = named if os.path.isdir(named) else os.path.dirname(named)
+        chosen = await self.app.push_screen_wait(FilePicker(folder if os.path.isdir(folder) else os.getcwd()))
+        if chosen is not None:
+            field.value = chosen
+            field.focus()
+            await self._show_hash(index)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Give, reject or close."""
@@ -257,3 +287,22 @@ class EvidenceForm(ModalScreen[Evidence | None]):
     def action_back(self) -> None:
         """Close without an answer; the step waits."""
         self.dismiss(None)
+
+
+def focus_first(form: Screen[Any]) -> None:
+    """Focus the first field, or where not everything fits the pane, which arrows scroll: what is asked stays in sight.
+
+    Without a field the harmless button has the focus.
+    """
+    pane = form.query_one("#fields", VerticalScroll)
+    fields = pane.query("Input, Select, Checkbox")
+    # At once: a key that is pressed as soon as the form is seen goes there.
+    form.set_focus(fields.first() if fields else form.query_one("#back"), scroll_visible=False)
+
+    def when_laid_out() -> None:
+        pane.can_focus = pane.max_scroll_y > 0
+        if pane.can_focus and fields and not form.can_view_entire(fields.first()):
+            pane.focus(scroll_visible=False)
+
+    pane.can_focus = False
+    form.call_after_refresh(when_laid_out)

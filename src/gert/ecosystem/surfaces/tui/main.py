@@ -17,9 +17,11 @@ from gert.kernel.foundation.text import printable
     epilog="Example: gert-tui runbooks/restart-pod.yaml",
 )
 @click.argument("file", required=False, metavar="[RUNBOOK]")
-@click.option("--run", "run_id", metavar="ID", help="Watch or resume this run; a unique prefix is enough.")
+@click.option("--run", "run_id", metavar="ID", help="Watch or resume this run; a unique prefix, or `last`.")
 @click.option("--step", "steps", is_flag=True, help="Wait for Enter before every call of runs that are started here.")
-@click.option("--readonly", "read_only", is_flag=True, help="Start, answer and cancel nothing.")
+@click.option(
+    "--readonly", "read_only", is_flag=True, help="Start, answer and cancel nothing; only dry-run and replay."
+)
 @click.option("--as", "actor", metavar="ACTOR", help="Actor and approver to record (default: the current user).")
 @click.option("--key", metavar="NAME|FILE", help="Key to sign approvals and messages with.")
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Add a policy to the floor of every run.")
@@ -42,9 +44,11 @@ def command(file: str | None, run_id: str | None, **options: Any) -> int:
         os.environ.setdefault("TEXTUAL_FPS", "20")
     # Textual removes NO_COLOR from the environment that tools inherit.
     environ = dict(os.environ)
+    _use_terminal_size()
     from gert.ecosystem.host.config.machine.user import user_name
     from gert.ecosystem.surfaces.tui.app import GertApp
     from gert.ecosystem.surfaces.tui.desk import Desk
+    from gert.ecosystem.surfaces.tui.keys import read_keymap
 
     desk = Desk(environ=environ, **{**options, "actor": options["actor"] or user_name()})
     run = (desk.place, desk.find(run_id)) if run_id is not None else None
@@ -53,11 +57,29 @@ def command(file: str | None, run_id: str | None, **options: Any) -> int:
         if not os.path.isfile(file):
             raise UsageError(f"there is no file `{file}`")
         desk.root = os.path.dirname(file) if not file.startswith(os.path.realpath(desk.root) + os.sep) else desk.root
-    app = GertApp(desk, run, file)
-    app.run()
+    app = GertApp(desk, run, file, read_keymap(environ))
+    try:
+        app.run()
+    finally:
+        desk.close()
     for line in app.parting:
         click.echo(line)
     return app.return_code or 0
+
+
+def _use_terminal_size() -> None:
+    """Forget COLUMNS and LINES where the terminal says its size: they are what it was when a shell exported them.
+
+    A screen that trusts them draws beyond the edge of a smaller terminal, which scrolls the top out of sight, and never
+    learns that the terminal was resized.
+    """
+    try:
+        size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+    except (OSError, ValueError):
+        return
+    if size.columns > 0 and size.lines > 0:
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)
 
 
 def _require_terminal(term: str | None, *, accessible: bool) -> None:

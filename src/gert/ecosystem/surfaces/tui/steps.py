@@ -47,6 +47,7 @@ class Node:
         "status",
         "title",
         "total",
+        "visibility",
         "waits",
     )
 
@@ -66,6 +67,7 @@ class Node:
         self.start: says.StepStart | None = None
         self.complete: says.StepComplete | None = None
         self.decision: says.GovernanceDecision | None = None
+        self.visibility: says.VisibilityApplied | None = None
 
     @property
     def mark(self) -> str:
@@ -77,11 +79,17 @@ class Node:
         """Whether it has a result."""
         return self.status in ("success", "failed", "error", "skipped")
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended badly."""
+        return self.status in ("failed", "error")
+
 
 class StepTree:
     """Folds events into a tree; the cost of an event does not depend on how many came before.
 
     changed: the nodes whose label changed since they were last shown; `added` those that are new
+    open: the steps that run or wait
     """
 
     def __init__(self, program: Program | None = None) -> None:
@@ -89,6 +97,7 @@ class StepTree:
         self.nodes: dict[str, Node] = {}
         self.changed: set[str] = set()
         self.added: list[Node] = []
+        self.open: dict[str, Node] = {}
         self.status = "starting"
         self.outcome = ""
         self.failure = ""
@@ -153,6 +162,7 @@ class StepTree:
         node.began, node.duration, node.waits = parse_timestamp(event.timestamp), "", ""
         if said.step_type == "manual":
             node.status, node.waits = "waiting", "a person"
+        self.open[node.path] = node
         self.current = node.path
 
     def _step_complete(self, event: Envelope, said: says.StepComplete) -> None:
@@ -160,6 +170,7 @@ class StepTree:
         if node is None:
             return
         node.status, node.duration, node.complete, node.waits = said.status, said.duration, said, ""
+        self.open.pop(node.path, None)
         self.done += 1
         self.failed += said.status in ("failed", "error")
 
@@ -167,12 +178,18 @@ class StepTree:
         node = self._touch(event.path)
         if node is not None:
             node.status, node.waits = "waiting", "approval"
+            self.open[node.path] = node
             self.current = node.path
 
     def _resolved_approval(self, event: Envelope, said: says.ApprovalResolved) -> None:
         node = self._touch(event.path)
         if node is not None and node.status == "waiting":
             node.status, node.waits = "running", ""
+
+    def _sees(self, event: Envelope, said: says.VisibilityApplied) -> None:
+        node = self._touch(event.path)
+        if node is not None:
+            node.visibility = said
 
     def _loop(self, event: Envelope, said: says.ForEachStart) -> None:
         node = self._touch(event.path)
@@ -186,6 +203,7 @@ class StepTree:
 
     def _run_complete(self, event: Envelope, said: says.RunComplete) -> None:
         self.status, self.ended = said.status, parse_timestamp(event.timestamp)
+        self.open.clear()
         if said.outcome is not None:
             self.outcome = f"{said.outcome.category}: {said.outcome.code}"
         if said.failure is not None:
@@ -233,7 +251,7 @@ class StepTree:
     @property
     def waiting(self) -> list[Node]:
         """The steps that wait for a person."""
-        return [node for node in self.nodes.values() if node.status == "waiting"]
+        return [node for node in self.open.values() if node.status == "waiting"]
 
     @property
     def inputs(self) -> list[tuple[str, Any, str]]:
@@ -263,6 +281,7 @@ _FOLLOW: Final[dict[type[Any], Any]] = {
     says.StepComplete: StepTree._step_complete,
     says.ApprovalSubmitted: StepTree._submitted,
     says.ApprovalResolved: StepTree._resolved_approval,
+    says.VisibilityApplied: StepTree._sees,
     says.ForEachStart: StepTree._loop,
     says.StepRetry: StepTree._retry,
     says.RunComplete: StepTree._run_complete,

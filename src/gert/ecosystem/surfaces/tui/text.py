@@ -21,6 +21,18 @@ STYLES: Final = {
     "pending": "dim",
     "part": "",
 }
+STANDINGS: Final = {
+    "running": ("→", "bold cyan"),
+    "waiting": ("⚠", "bold yellow"),
+    "cut-off": ("⚠", "bold yellow"),
+    "completed": ("✓", "green"),
+    "failed": ("✗", "bold red"),
+    "error": ("✗", "bold red"),
+    "in-doubt": ("✗", "bold red"),
+    "cancelled": ("-", "dim"),
+    "abandoned": ("-", "dim"),
+}
+"""The icon and the style of a run, by its status."""
 RISKS: Final = {"low": "green", "medium": "yellow", "high": "red", "critical": "bold red"}
 _LONGEST: Final = 400
 
