@@ -215,7 +215,7 @@ def test_a_run_without_a_driver_is_not_controlled(book: Callable[..., RunOptions
         launched = await start_run(book(tool("one", "exit 0")))
         await until(launched, "run_complete")
         await asyncio.sleep(0.2)
-        with pytest.raises(UsageError, match="no process drives|has ended"):
+        with pytest.raises(UsageError, match=r"no process drives|has ended"):
             await command(Sender(database=launched.database, by="ann"), launched.run_id, os.environ)
         with pytest.raises(UsageError, match="there is no run"):
             await command(Sender(database=launched.database, by="ann"), "missing", os.environ)
