@@ -10,9 +10,9 @@ import msgspec
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.options import Executed, RunOptions
+from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.runs.entry import Place
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs

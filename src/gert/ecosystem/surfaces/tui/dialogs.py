@@ -107,7 +107,7 @@ class Page(ModalScreen[None]):
 
     def action_pager(self) -> None:
         """Open the page in $PAGER."""
-        from gert.ecosystem.host.config.pager import show_in_pager
+        from gert.ecosystem.host.config.machine.pager import show_in_pager
 
         with self.app.suspend():
             show_in_pager("\n".join(self._lines) + "\n", os.environ)

@@ -11,8 +11,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, Input, Label, Select, Static
 
 from gert.ecosystem.host.operations.catalogue import Listed
-from gert.ecosystem.host.run.evidence import attachment
 from gert.ecosystem.host.run.options import MODES
+from gert.ecosystem.host.run.world.evidence import attachment
 from gert.ecosystem.surfaces.tui.text import plain
 from gert.errors import InputError
 from gert.kernel.foundation.text import printable
