@@ -15,11 +15,11 @@ import msgspec
 from bench.ratio import Ratio, report, timed
 from gert.ecosystem.host.config.policies import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import Journal
-from gert.ecosystem.host.run.lease import hold_lease
-from gert.ecosystem.host.run.sanitize import Sanitizer
-from gert.ecosystem.host.run.worlds import Real, World
+from gert.ecosystem.host.run.driver.driver import Driver
+from gert.ecosystem.host.run.record.journal import Journal
+from gert.ecosystem.host.run.record.lease import hold_lease
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.worlds import Real, World
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.process.descriptors import keep_private

@@ -61,7 +61,7 @@ def runbook(steps: int) -> bytes:
 
 def measure(steps: int) -> tuple[float, float]:
     """Seconds to read, and to check, one runbook."""
-    from gert.ecosystem.host.config.gc_pause import without_collector
+    from gert.ecosystem.host.config.machine.gc_pause import without_collector
     from gert.ecosystem.host.config.workspace import Workspace
     from gert.kernel.runbook.reader import read
 

@@ -15,8 +15,8 @@ from gert._version import __version__
 from gert.ecosystem.host.agent.kernel import ArtanaKernel
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.surfaces.cli.commands.artana import group as artana_group
-from gert.ecosystem.surfaces.cli.commands.init import command as init_command
-from gert.ecosystem.surfaces.cli.commands.run import command as run_command
+from gert.ecosystem.surfaces.cli.commands.authoring.init import command as init_command
+from gert.ecosystem.surfaces.cli.commands.runs.run import command as run_command
 from gert.kernel.agent.api import notes
 from gert.kernel.agent.middleware import base, stack
 from gert.kernel.agent.safety import config, records

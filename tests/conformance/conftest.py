@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 from tests.conformance.cases import CASES
 
-from gert.ecosystem.host.config import platform
+from gert.ecosystem.host.config.machine import platform
 
 settings.register_profile("conformance", deadline=None, derandomize=True)
 

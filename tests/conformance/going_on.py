@@ -10,10 +10,10 @@ from tests.conformance.test_replay import by_place
 from tests.memory_ledger import MemoryLedger
 
 from gert.ecosystem.host.redrive.reconcile import Reconciled, reconcile_calls
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, read_answers
-from gert.ecosystem.host.run.sanitize import Sanitizer
-from gert.ecosystem.host.run.worlds import World
+from gert.ecosystem.host.run.driver.driver import Driver
+from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer, read_answers
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.worlds import World
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, Emit, Request
 from gert.kernel.engine.run import RunResult, run

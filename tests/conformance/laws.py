@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.conformance.runs import Refusing, events_of, execute
 
-from gert.ecosystem.host.run.worlds import World
+from gert.ecosystem.host.run.world.worlds import World
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.chain import read_chain

@@ -12,9 +12,9 @@ from tests.memory_ledger import MemoryLedger
 
 from gert.ecosystem.host.config.policies import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, read_answers
-from gert.ecosystem.host.run.worlds import DryRun, Probe, World
+from gert.ecosystem.host.run.driver.driver import Driver
+from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer, read_answers
+from gert.ecosystem.host.run.world.worlds import DryRun, Probe, World
 from gert.kernel.engine.extract import ToolOutput, extract
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, resolve_inputs

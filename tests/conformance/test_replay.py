@@ -11,8 +11,8 @@ from tests.conformance.runs import RUNS, Case, cases, execute, setup_of, world_o
 from tests.conformance.walks import Chancy, Walk
 from tests.soak import sampled
 
-from gert.ecosystem.host.run.sanitize import Sanitizer
-from gert.ecosystem.host.run.worlds import World
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.worlds import World
 from gert.ecosystem.host.scenarios.replay import Replay, script_for
 from gert.errors import DocumentError
 from gert.kernel.engine.frame import Setup

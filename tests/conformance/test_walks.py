@@ -11,7 +11,7 @@ from tests.conformance.runs import execute, setup_of
 from tests.conformance.walks import Chancy, Walk
 from tests.soak import sampled
 
-from gert.ecosystem.host.run.worlds import DryRun, Probe
+from gert.ecosystem.host.run.world.worlds import DryRun, Probe
 from gert.errors import DocumentError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.events.vocabulary import RunMode

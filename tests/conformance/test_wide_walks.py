@@ -19,8 +19,8 @@ from tests.soak import sampled
 
 from gert.ecosystem.host.policy.explain_runbook import explained_steps
 from gert.ecosystem.host.redrive.fork import StepPlace, fork_at
-from gert.ecosystem.host.run.journal import read_answers
-from gert.ecosystem.host.run.worlds import DryRun, Probe
+from gert.ecosystem.host.run.record.journal import read_answers
+from gert.ecosystem.host.run.world.worlds import DryRun, Probe
 from gert.errors import GertError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.events.envelope import Envelope

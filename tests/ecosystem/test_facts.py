@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gert.ecosystem.host.config.platform import facts_for, platform
+from gert.ecosystem.host.config.machine.platform import facts_for, platform
 
 
 @pytest.mark.parametrize(

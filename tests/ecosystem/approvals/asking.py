@@ -15,7 +15,7 @@ from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.signatures import KeyVerifier, sign_response
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
-from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
+from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.transactions import Change

@@ -10,7 +10,7 @@ from tests.ecosystem.host.people import LIMIT, Stdin, a_terminal, at_terminal, p
 
 from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.terminal import TerminalApprovals
-from gert.ecosystem.host.run.console import Console
+from gert.ecosystem.host.run.world.console import Console
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.secret_refs import secret_ref

@@ -8,7 +8,7 @@ import pytest
 from tests.ecosystem.approvals.asking import ANN_KEY, BOB_KEY, REQUEST, SHARED, public, verifier, yes
 
 from gert.ecosystem.approvals.signatures import NO_KEYS, sign_response
-from gert.ecosystem.host.config.approval_keys import ApprovalKeys, approval_verifier, key_to_sign_with, named_key
+from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys, approval_verifier, key_to_sign_with, named_key
 from gert.errors import IntegrityError, UsageError
 from gert.kernel.foundation.signature import ED25519, HMAC_SHA256, Key, parse_key
 from gert.kernel.governance.approval import Response

@@ -7,7 +7,7 @@ import select
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gert.ecosystem.host.run.console import Console
+from gert.ecosystem.host.run.world.console import Console
 
 T = TypeVar("T")
 LIMIT = 20  # seconds until a test that hangs is given up

@@ -352,7 +352,7 @@ def test_no_call_is_made_after_the_end_of_the_run(log: Path) -> None:
 def test_the_sdk_is_loaded_only_with_a_server() -> None:
     code = (
         "import sys, gert.ecosystem.host.run.execute, gert.ecosystem.host.tools.check_tools;"
-        "import gert.ecosystem.surfaces.cli.commands.tool; print(sorted({'mcp', 'anyio'} & set(sys.modules)))"
+        "import gert.ecosystem.surfaces.cli.commands.tools.tool; print(sorted({'mcp', 'anyio'} & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

@@ -2,7 +2,7 @@
 
 A request has a `key`, which is the same whenever the same runbook makes the request again: answers are stored
 under it, and recording, replay and resume depend on that. Answers are data. They contain no secrets,
-because the host redacts them first (`gert.ecosystem.host.run.sanitize`).
+because the host redacts them first (`gert.ecosystem.host.run.world.sanitize`).
 """
 
 from collections.abc import Generator, Mapping

@@ -36,7 +36,7 @@ from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
 from gert.kernel.runbook.program import Program
-from gert.kernel.runbook.validate.domain.scenario_file import EVIDENCE_KEYS
+from gert.kernel.runbook.validate.domain.files.scenario_file import EVIDENCE_KEYS
 from gert.kernel.scenario.keys import keys_for
 
 METHOD: Final = "scripted"

@@ -14,7 +14,7 @@ import pytest
 from tests.ecosystem.approvals.asking import Clock, Store, opened
 from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, environment
 
-from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.run.record.journal import now
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.channels.web import fields_of
 from gert.ecosystem.host.config.settings import Settings, settings_for
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import DocumentError
 from gert.kernel.engine.requests import ApprovalAnswer

@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from gert.ecosystem.host.config.trace_keys import signing_key, verification_keys
+from gert.ecosystem.host.config.keys.trace_keys import signing_key, verification_keys
 from gert.errors import IntegrityError
 from gert.kernel.foundation.signature import Keys, parse_key
 

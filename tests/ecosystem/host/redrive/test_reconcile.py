@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gert.ecosystem.host.redrive.reconcile import Reconciled, reconcile_calls
-from gert.ecosystem.host.run.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.errors import InDoubt, OutputsMissing, UsageError
 from gert.kernel.engine.requests import (
     AnyAnswer,

@@ -8,7 +8,7 @@ import pytest
 from tests.memory_ledger import MemoryLedger
 
 from gert.ecosystem.host.redrive.redrive import is_alike
-from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, RecordedAnswer
+from gert.ecosystem.host.run.record.journal import MOST_WAITING, Journal, RecordedAnswer
 from gert.errors import IntegrityError
 from gert.kernel.engine.requests import Emit, ToolAnswer
 from gert.kernel.events import runbook as says

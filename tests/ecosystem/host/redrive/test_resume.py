@@ -14,9 +14,9 @@ from tests.kernel.events.traces import Chain
 from tests.stored_runs import load_run, replace_run
 
 from gert.ecosystem.host.redrive.resume import ResumeOptions, ledger_for, resume
+from gert.ecosystem.host.run.driver.signals import Relay
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.run.signals import Relay
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import decode, encode

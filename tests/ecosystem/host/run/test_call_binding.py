@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gert.ecosystem.host.config.platform import machine_id
-from gert.ecosystem.host.run.call_binding import CHANGED, Binding
+from gert.ecosystem.host.config.machine.platform import machine_id
+from gert.ecosystem.host.run.world.call_binding import CHANGED, Binding
 from gert.ecosystem.tools.stdio import ProgramLocation
 from gert.kernel.engine.requests import Subject
 from gert.kernel.foundation.secret_refs import secret_ref

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.ecosystem.host.people import LIMIT, Screen, Stdin, a_terminal
 
-from gert.ecosystem.host.run.console import MAX_LINE, Console
+from gert.ecosystem.host.run.world.console import MAX_LINE, Console
 from gert.errors import InputError
 
 
@@ -328,7 +328,7 @@ def test_a_terminal_that_hangs_up_has_no_more_lines(terminal: Stdin) -> None:
 
 PROGRAM = """
 import asyncio
-from gert.ecosystem.host.run.console import Console
+from gert.ecosystem.host.run.world.console import Console
 
 async def main():
     console = Console.standard()

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from gert.ecosystem.host.config.approval_keys import ApprovalKeys
-from gert.ecosystem.host.run.control import ControlMessage, encode_control, read_control
+from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
+from gert.ecosystem.host.run.driver.control import ControlMessage, encode_control, read_control
 from gert.errors import IntegrityError
 from gert.kernel.foundation.signature import parse_key
 from gert.kernel.ledger.record import MAX_MESSAGE, Message

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.memory_ledger import MemoryLedger
 from tests.soak import examples
 
-from gert.ecosystem.host.run.driver import CANCEL, Driver
-from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, RecordedAnswer, read_answers
+from gert.ecosystem.host.run.driver.driver import CANCEL, Driver
+from gert.ecosystem.host.run.record.journal import MOST_WAITING, Journal, RecordedAnswer, read_answers
 from gert.errors import InputError, IntegrityError, TraceError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import (
@@ -649,7 +649,7 @@ def unwritable(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(payload: Payload, longest: int) -> Payload:
         raise TraceError("the event is too large to be written")
 
-    monkeypatch.setattr("gert.ecosystem.host.run.journal.shortened", refuse)
+    monkeypatch.setattr("gert.ecosystem.host.run.record.journal.shortened", refuse)
 
 
 def test_something_too_long_for_a_line_is_written_by_its_digest() -> None:

@@ -24,9 +24,9 @@ from tests.ecosystem.host.run.test_driver import (
 )
 from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.run.driver import CANCEL, Driver, Suspended
-from gert.ecosystem.host.run.journal import read_answers
-from gert.ecosystem.host.run.worlds import Detached
+from gert.ecosystem.host.run.driver.driver import CANCEL, Driver, Suspended
+from gert.ecosystem.host.run.record.journal import read_answers
+from gert.ecosystem.host.run.world.worlds import Detached
 from gert.errors import TraceError
 from gert.kernel.engine.requests import AnyAnswer, Emit, Request, RunLanes, Steps, ToolAnswer
 from gert.kernel.events.chain import read_chain

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.ecosystem.host.people import at_terminal, piped
 
-from gert.ecosystem.host.run import evidence as module
-from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceEntries, collect
+from gert.ecosystem.host.run.world import evidence as module
+from gert.ecosystem.host.run.world.console import Console
+from gert.ecosystem.host.run.world.evidence import EvidenceDialogue, EvidenceEntries, collect
 from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.requests import CollectEvidence, EvidenceAnswer, RequestedEvidence
 from gert.kernel.events.runbook.parts import Failure

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.run import journal as journals
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, RecordedAnswer, read_answers
+from gert.ecosystem.host.run.driver.driver import Driver
+from gert.ecosystem.host.run.record import journal as journals
+from gert.ecosystem.host.run.record.journal import MOST_WAITING, Journal, RecordedAnswer, read_answers
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import IntegrityError, LeaseLost, TraceError

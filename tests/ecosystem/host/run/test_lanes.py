@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.soak import examples
 
-from gert.ecosystem.host.run.lanes import Block, Lane, Lanes
+from gert.ecosystem.host.run.driver.lanes import Block, Lane, Lanes
 from gert.kernel.engine.requests import Pause, RunLanes, Steps
 
 NONE: frozenset[int] = frozenset()

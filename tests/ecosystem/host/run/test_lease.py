@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gert.ecosystem.host.run import lease
-from gert.ecosystem.host.run.lease import SECONDS, hold_lease
+from gert.ecosystem.host.run.record import lease
+from gert.ecosystem.host.run.record.lease import SECONDS, hold_lease
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import Busy
 

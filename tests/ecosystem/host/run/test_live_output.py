@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, path_of
-from gert.ecosystem.host.run.live_output import EVERY, QUICK, LiveOutput
+from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer, path_of
+from gert.ecosystem.host.run.record.live_output import EVERY, QUICK, LiveOutput
 from gert.errors import Unavailable
 from gert.kernel.engine.requests import Emit, ToolAnswer
 from gert.kernel.events import runbook as says

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.rate_limit import count_recent
+from gert.ecosystem.host.run.record.rate_limit import count_recent
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.kernel.events.runbook import Recent
 from gert.kernel.governance.rules import Policy

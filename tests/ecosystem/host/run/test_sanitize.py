@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.ecosystem.host.run.sanitize import MOST_BYTES, Sanitizer
+from gert.ecosystem.host.run.world.sanitize import MOST_BYTES, Sanitizer
 from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,

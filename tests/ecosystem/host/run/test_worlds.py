@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gert.ecosystem.host.run.sanitize import Sanitizer
-from gert.ecosystem.host.run.worlds import Detached, DryRun, Probe, Real
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.worlds import Detached, DryRun, Probe, Real
 from gert.errors import TraceError
 from gert.kernel.engine.requests import (
     ANSWERS,

@@ -10,19 +10,6 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from tests.kernel.events.traces import Chain, HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, stamped, trace
-from tests.stored_runs import remove_run, store_run
-
-from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
-from gert.ecosystem.ledger.jsonl.lines import read_lines
-from gert.errors import DocumentError, UsageError
-from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import ChainReport, read_chain
-from gert.kernel.events.envelope import MAX_LINE_BYTES, decode, encode
-from gert.kernel.events.seal import SealReport, check_seal
-from gert.kernel.foundation.canonical import sha256_hex
-from gert.kernel.foundation.signature import Key, Keys
-
 from tests.ecosystem.host.redrive.forgeries import (
     FORGERIES,
     Forgery,
@@ -34,6 +21,18 @@ from tests.ecosystem.host.redrive.forgeries import (
     rewrite_under_the_old_signature,
     rewrite_without_an_event,
 )
+from tests.kernel.events.traces import HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, Chain, stamped, trace
+from tests.stored_runs import remove_run, store_run
+
+from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
+from gert.ecosystem.ledger.jsonl.lines import read_lines
+from gert.errors import DocumentError, UsageError
+from gert.kernel.events import runbook as says
+from gert.kernel.events.chain import ChainReport, read_chain
+from gert.kernel.events.envelope import MAX_LINE_BYTES, decode, encode
+from gert.kernel.events.seal import SealReport, check_seal
+from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.signature import Key, Keys
 
 RUN = "run-2026-02-28-001"
 UNSIGNED = trace()

@@ -21,12 +21,12 @@ from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.host.config.policies import Floor, floor_for
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.record import start_of
-from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.evidence import EvidenceEntries, collect
-from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, now, read_answers
-from gert.ecosystem.host.run.sanitize import Sanitizer
-from gert.ecosystem.host.run.worlds import Real
+from gert.ecosystem.host.run.driver.driver import Driver
+from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer, now, read_answers
+from gert.ecosystem.host.run.world.console import Console
+from gert.ecosystem.host.run.world.evidence import EvidenceEntries, collect
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.worlds import Real
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.ecosystem.tools.stdio import Stdio

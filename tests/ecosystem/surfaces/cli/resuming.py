@@ -43,7 +43,7 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.run.worlds import Real
+from gert.ecosystem.host.run.world.worlds import Real
 from gert.ecosystem.ledger import transactions
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
-from gert.ecosystem.host.config.user import user_name
+from gert.ecosystem.host.config.machine.user import user_name
 from gert.kernel.agent.ports.approvals import TicketState
 from gert.kernel.ledger.port import Ledger
 
@@ -52,7 +52,7 @@ class AgentApprovals:
         """Use the groups, channels and the drop box that the settings of a project name (default: this folder's)."""
         from gert.ecosystem.approvals.drop_box import DropBox
         from gert.ecosystem.host.channels.settings import channels_for
-        from gert.ecosystem.host.config.approval_keys import approval_verifier
+        from gert.ecosystem.host.config.keys.approval_keys import approval_verifier
         from gert.ecosystem.host.config.settings import settings_for
         from gert.ecosystem.host.config.state_dir import state_dir
         from gert.ecosystem.host.config.workspace import Workspace
@@ -131,6 +131,6 @@ class AgentApprovals:
         return Tickets(ledger, self._verifier(ledger))
 
     def _verifier(self, ledger: Ledger | None = None) -> "KeyVerifier":
-        from gert.ecosystem.host.config.approval_keys import approval_verifier
+        from gert.ecosystem.host.config.keys.approval_keys import approval_verifier
 
         return approval_verifier(self._environ, is_strict=ledger is not None and self.must_sign(ledger))

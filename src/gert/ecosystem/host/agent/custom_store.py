@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from gert.ecosystem.host.agent.stores import with_request_seq
-from gert.ecosystem.host.config.trace_keys import signing_key
+from gert.ecosystem.host.config.keys.trace_keys import signing_key
 from gert.ecosystem.ledger.ids import utc_now
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import TraceError, UsageError

@@ -12,8 +12,8 @@ import msgspec
 
 from gert.ecosystem.host.agent.event_listener import EventListener, ObservedLedger, OnEvent
 from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.keys.trace_keys import signing_key
 from gert.ecosystem.host.config.ledger_location import Database
-from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.errors import InputError, RunError, RunExists, RunNotFound
 from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, known_events, to_entry_payload

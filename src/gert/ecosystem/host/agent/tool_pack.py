@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from gert.ecosystem.host.agent.governance import PolicyFileMiddleware
 from gert.ecosystem.host.agent.input_model import given_inputs, input_model
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.callers import Callers
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.run.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.callers import Callers
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import (

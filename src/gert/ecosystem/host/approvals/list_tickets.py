@@ -9,7 +9,7 @@ import msgspec
 from gert.ecosystem.approvals.drop_box import find_request, list_requests
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
-from gert.ecosystem.host.run.lease import is_driven
+from gert.ecosystem.host.run.record.lease import is_driven
 from gert.ecosystem.host.runs.find import find_run, no_such_run
 from gert.ecosystem.ledger.ids import utc_now
 from gert.errors import Forbidden, GertError, UsageError

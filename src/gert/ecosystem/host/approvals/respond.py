@@ -10,7 +10,7 @@ from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.signatures import sign_response
 from gert.ecosystem.approvals.tickets import Answered, Received, TicketView
 from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_tickets
-from gert.ecosystem.host.config.approval_keys import SIGNING_KEY, is_checked, key_to_sign_with
+from gert.ecosystem.host.config.keys.approval_keys import SIGNING_KEY, is_checked, key_to_sign_with
 from gert.ecosystem.ledger.ids import utc_now
 from gert.errors import IntegrityError, UsageError
 from gert.kernel.events.envelope import format_timestamp

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.config.approval_keys import approval_verifier
 from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.keys.approval_keys import approval_verifier
 from gert.ecosystem.host.config.ledger_location import (
     Database,
     database_for,

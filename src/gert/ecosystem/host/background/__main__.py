@@ -8,11 +8,11 @@ from contextlib import suppress
 import msgspec
 
 from gert.ecosystem.host.background.launch import Report, Task
-from gert.ecosystem.host.config.process_setup import set_up_process
+from gert.ecosystem.host.config.machine.process_setup import set_up_process
 from gert.ecosystem.host.redrive.rerun import rerun
 from gert.ecosystem.host.redrive.resume import resume
-from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.execute import execute
+from gert.ecosystem.host.run.world.console import Console
 from gert.errors import GertError
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload

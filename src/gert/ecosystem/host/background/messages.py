@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.config.approval_keys import key_to_sign_with
 from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.keys.approval_keys import key_to_sign_with
 from gert.ecosystem.host.config.ledger_location import Database, open_ledger
-from gert.ecosystem.host.config.user import user_name
-from gert.ecosystem.host.run.control import ControlMessage, encode_control
+from gert.ecosystem.host.config.machine.user import user_name
+from gert.ecosystem.host.run.driver.control import ControlMessage, encode_control
 from gert.ecosystem.ledger.holder import is_running
 from gert.errors import UsageError
 from gert.kernel.events.envelope import format_timestamp

@@ -15,9 +15,9 @@ from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.polling import Poll
 from gert.ecosystem.host.channels.send import encoded, send
 from gert.ecosystem.host.channels.urls import Front
-from gert.ecosystem.host.config.approval_keys import NAMED_KEY, SIGNING_KEY, environment_key
-from gert.ecosystem.host.config.key_files import with_key_files
-from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.config.keys.approval_keys import NAMED_KEY, SIGNING_KEY, environment_key
+from gert.ecosystem.host.config.keys.key_files import with_key_files
+from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.notify.payloads import shortened
 from gert.errors import GertError, InputError
 from gert.kernel.foundation.signature import Key, find_approval_key_names, sign

@@ -17,7 +17,7 @@ from gert.ecosystem.host.channels.urls import Front, Listen, parse_listen
 from gert.ecosystem.host.config.settings import settings_for
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.signals import handle_signals
+from gert.ecosystem.host.run.driver.signals import handle_signals
 from gert.errors import GertError
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8765"

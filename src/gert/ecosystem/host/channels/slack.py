@@ -9,7 +9,7 @@ from gert.ecosystem.host.channels.send import encoded, send
 from gert.ecosystem.host.channels.slack_blocks import message
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
 from gert.ecosystem.host.channels.urls import Front
-from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.notify.addresses import expand
 from gert.errors import InputError, IntegrityError
 from gert.kernel.governance.decide import person_key

@@ -15,7 +15,7 @@ from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.send import encoded, send
 from gert.ecosystem.host.channels.urls import Front
-from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.run.record.journal import now
 from gert.kernel.runbook.documents.project import TeamsApprovals
 
 LONGEST_FACT: Final = 300

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from gert.ecosystem.host.config.dsn import Dsn, read_dsn
 from gert.ecosystem.host.config.files import is_file
+from gert.ecosystem.host.config.keys.trace_keys import signing_key, verification_keys
 from gert.ecosystem.host.config.state_dir import RUNS
-from gert.ecosystem.host.config.trace_keys import signing_key, verification_keys
 from gert.ecosystem.ledger.folders import make_folder
 from gert.errors import GertError, TraceError, UsageError
 from gert.kernel.foundation.signature import Keys

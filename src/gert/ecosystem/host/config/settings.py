@@ -14,7 +14,7 @@ import msgspec
 from msgspec import field
 
 from gert.ecosystem.host.config.files import read_document
-from gert.ecosystem.host.config.platform import facts_for
+from gert.ecosystem.host.config.machine.platform import facts_for
 from gert.ecosystem.host.config.providers import Provider, providers_in
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.process.own_process import protect_secrets

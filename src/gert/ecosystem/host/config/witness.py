@@ -5,9 +5,9 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from gert.ecosystem.host.config.keys.trace_keys import signing_key
 from gert.ecosystem.host.config.ledger_location import Database, ledger_name
 from gert.ecosystem.host.config.settings import Settings
-from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.ecosystem.notify.addresses import expand, is_loopback, shown, url_problem
 from gert.ecosystem.notify.webhooks import post
 from gert.errors import InputError, IntegrityError, TraceError, UsageError

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from gert.ecosystem.host.config.files import is_file, is_there, read_document, runbook_of, yaml_files
-from gert.ecosystem.host.config.gc_pause import without_collector
-from gert.ecosystem.host.config.platform import facts_for
+from gert.ecosystem.host.config.machine.gc_pause import without_collector
+from gert.ecosystem.host.config.machine.platform import facts_for
 from gert.ecosystem.host.config.policy_files import policy_files
 from gert.ecosystem.host.config.project_root import project_roots
 from gert.ecosystem.host.config.providers import Provider, found_providers, providers_in

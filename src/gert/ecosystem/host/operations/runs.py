@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from gert.ecosystem.host.background.launch import resume_run, start_run
 from gert.ecosystem.host.background.messages import Sender, cancel_run
-from gert.ecosystem.host.config.approval_keys import ApprovalKeys
+from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.documents import RunbookPath
 from gert.ecosystem.host.operations.run_status import Progress, ProgressReader, status_of

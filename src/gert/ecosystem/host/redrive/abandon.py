@@ -11,16 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.config.key_files import with_key_files
+from gert.ecosystem.host.config.keys.key_files import with_key_files
+from gert.ecosystem.host.config.keys.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.ledger_location import Database
+from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.settings import Settings
 from gert.ecosystem.host.config.state_dir import RunFolder
-from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
-from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.redrive.record import Adopt, Record, find_recorded, load_record, open_driven
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, Then, approval_check, redrive
 from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
-from gert.ecosystem.host.run.clock import RunClock
+from gert.ecosystem.host.run.driver.clock import RunClock
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import Busy, GertError, IntegrityError, UsageError

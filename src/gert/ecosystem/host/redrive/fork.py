@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.host.redrive.redrive import HOST_EVENTS, RedriveJournal, Same, Then, Verify, diverged, redrive
-from gert.ecosystem.host.run.driver import CANCEL
-from gert.ecosystem.host.run.journal import RecordedAnswer
+from gert.ecosystem.host.run.driver.driver import CANCEL
+from gert.ecosystem.host.run.record.journal import RecordedAnswer
 from gert.errors import IntegrityError, TraceError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Emit, Request

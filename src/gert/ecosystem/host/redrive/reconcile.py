@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import field
 
-from gert.ecosystem.host.run.sanitize import Sanitizer
-from gert.ecosystem.host.run.worlds import World
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.worlds import World
 from gert.ecosystem.process.descendants import closed_orphans, mark_for, marked
 from gert.ecosystem.tools.extension import server_name as extension_server
 from gert.ecosystem.tools.jsonrpc import server_name as tool_server

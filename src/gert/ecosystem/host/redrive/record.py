@@ -15,10 +15,10 @@ from gert.ecosystem.host.config.ledger_location import (
     open_ledger,
 )
 from gert.ecosystem.host.config.state_dir import RunFolder
-from gert.ecosystem.host.run.journal import RecordedAnswer, read_answers
-from gert.ecosystem.host.run.lease import hold_lease
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.run.record.journal import RecordedAnswer, read_answers
+from gert.ecosystem.host.run.record.lease import hold_lease
 from gert.ecosystem.host.runs.find import find_run
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.verify_run import verify_run

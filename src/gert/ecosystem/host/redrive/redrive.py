@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from gert.ecosystem.approvals.port import SignatureVerifier
-from gert.ecosystem.host.run.clock import RunClock
-from gert.ecosystem.host.run.driver import Driver, Gate, JournalPort
-from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
-from gert.ecosystem.host.run.worlds import World
+from gert.ecosystem.host.run.driver.clock import RunClock
+from gert.ecosystem.host.run.driver.driver import Driver, Gate, JournalPort
+from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer
+from gert.ecosystem.host.run.world.worlds import World
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, AwaitApproval, Emit, Request

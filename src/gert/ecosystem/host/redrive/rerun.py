@@ -7,28 +7,28 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from gert.ecosystem.host.config.key_files import with_key_files
+from gert.ecosystem.host.config.keys.key_files import with_key_files
+from gert.ecosystem.host.config.keys.trace_keys import sealing_keys
 from gert.ecosystem.host.config.ledger_location import mask_password, open_ledger
+from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.supported import require_supported
-from gert.ecosystem.host.config.trace_keys import sealing_keys
-from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
 from gert.ecosystem.host.redrive.record import Adopt, Record, load_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
-from gert.ecosystem.host.run.console import Console
+from gert.ecosystem.host.run.driver.signals import Relay
 from gert.ecosystem.host.run.execute import drive_new_run, pausing, world_for
-from gert.ecosystem.host.run.input_sources import resolvers
-from gert.ecosystem.host.run.journal import RecordedAnswer, now
-from gert.ecosystem.host.run.lease import is_driven
-from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.run.rate_limit import count_recent
-from gert.ecosystem.host.run.signals import Relay
+from gert.ecosystem.host.run.record.journal import RecordedAnswer, now
+from gert.ecosystem.host.run.record.lease import is_driven
+from gert.ecosystem.host.run.record.live_output import LiveOutput
+from gert.ecosystem.host.run.record.rate_limit import count_recent
+from gert.ecosystem.host.run.world.console import Console
+from gert.ecosystem.host.run.world.input_sources import resolvers
 from gert.ecosystem.host.runs.entry import place_for
 from gert.ecosystem.host.runs.find import find_run, no_such_run
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError

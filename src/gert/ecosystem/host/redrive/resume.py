@@ -12,15 +12,15 @@ import msgspec
 from msgspec import field
 
 from gert.ecosystem.approvals.responses import messages_of
-from gert.ecosystem.host.config.key_files import with_key_files
+from gert.ecosystem.host.config.keys.key_files import with_key_files
+from gert.ecosystem.host.config.keys.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
-from gert.ecosystem.host.config.platform import host_name
+from gert.ecosystem.host.config.machine.platform import host_name
+from gert.ecosystem.host.config.machine.user import user_name
+from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
 from gert.ecosystem.host.config.supported import require_supported
-from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
-from gert.ecosystem.host.config.user import user_name
 from gert.ecosystem.host.config.variables import resolve
-from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, reconcile_calls, require_ended
@@ -34,20 +34,20 @@ from gert.ecosystem.host.redrive.record import (
     require_own,
 )
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, is_alike
-from gert.ecosystem.host.run.call_binding import Binding
-from gert.ecosystem.host.run.clock import RunClock
-from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.driver import Suspended
+from gert.ecosystem.host.run.driver.clock import RunClock
+from gert.ecosystem.host.run.driver.driver import Suspended
+from gert.ecosystem.host.run.driver.signals import Relay
 from gert.ecosystem.host.run.execute import drop_box_for, pausing, world_for
-from gert.ecosystem.host.run.input_sources import resolvers
-from gert.ecosystem.host.run.journal import now
-from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.run.sanitize import Sanitizer
+from gert.ecosystem.host.run.record.journal import now
+from gert.ecosystem.host.run.record.live_output import LiveOutput
 from gert.ecosystem.host.run.session import Session, drive_run
-from gert.ecosystem.host.run.signals import Relay
+from gert.ecosystem.host.run.world.call_binding import Binding
+from gert.ecosystem.host.run.world.console import Console
+from gert.ecosystem.host.run.world.input_sources import resolvers
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.ecosystem.host.runs.find import require_run_id
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror

@@ -10,32 +10,32 @@ from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
-from gert.ecosystem.host.config.approval_keys import approval_verifier
 from gert.ecosystem.host.config.dsn import Dsn
-from gert.ecosystem.host.config.key_files import with_key_files
-from gert.ecosystem.host.config.platform import machine_id
+from gert.ecosystem.host.config.keys.approval_keys import approval_verifier
+from gert.ecosystem.host.config.keys.key_files import with_key_files
+from gert.ecosystem.host.config.keys.trace_keys import signing_key
+from gert.ecosystem.host.config.machine.platform import machine_id
 from gert.ecosystem.host.config.state_dir import new_run_id
 from gert.ecosystem.host.config.supported import require_supported
-from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.record import open_record
-from gert.ecosystem.host.run.call_binding import Binding
-from gert.ecosystem.host.run.callers import Callers
-from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.control import Control
-from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceEntries, EvidenceGiver, collect
-from gert.ecosystem.host.run.input_sources import resolvers
-from gert.ecosystem.host.run.journal import Journal, RecordedAnswer, now
-from gert.ecosystem.host.run.live_output import LiveOutput
+from gert.ecosystem.host.run.driver.control import Control
+from gert.ecosystem.host.run.driver.signals import Relay
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.run.rate_limit import count_recent
-from gert.ecosystem.host.run.sanitize import Sanitizer
+from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer, now
+from gert.ecosystem.host.run.record.live_output import LiveOutput
+from gert.ecosystem.host.run.record.rate_limit import count_recent
 from gert.ecosystem.host.run.session import LiveWorld, Session, drive_run
-from gert.ecosystem.host.run.signals import Relay
-from gert.ecosystem.host.run.worlds import DryRun, Probe, Real, World
+from gert.ecosystem.host.run.world.call_binding import Binding
+from gert.ecosystem.host.run.world.callers import Callers
+from gert.ecosystem.host.run.world.console import Console
+from gert.ecosystem.host.run.world.evidence import EvidenceDialogue, EvidenceEntries, EvidenceGiver, collect
+from gert.ecosystem.host.run.world.input_sources import resolvers
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.worlds import DryRun, Probe, Real, World
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
 from gert.kernel.engine.requests import Emit

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from gert._version import __version__
-from gert.ecosystem.host.run.journal import Journal, now
-from gert.ecosystem.host.run.signals import INTERRUPTED, Relay, interruptible
+from gert.ecosystem.host.run.driver.signals import INTERRUPTED, Relay, interruptible
+from gert.ecosystem.host.run.record.journal import Journal, now
 from gert.ecosystem.notify.addresses import expand, shown
 from gert.ecosystem.notify.payloads import DEFAULT_SEVERITY, PAGERDUTY, encoded, pagerduty_event, payload_of
 from gert.errors import GertError

@@ -9,8 +9,8 @@ from msgspec import field
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.settings import Settings, trace_file
-from gert.ecosystem.host.run.driver import MAX_PARALLEL
-from gert.ecosystem.host.run.worlds import PROBED_EFFECTS
+from gert.ecosystem.host.run.driver.driver import MAX_PARALLEL
+from gert.ecosystem.host.run.world.worlds import PROBED_EFFECTS
 from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.runbook import DeniedStep, Failure, Outcome

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gert.ecosystem.approvals.port import SignatureVerifier
-from gert.ecosystem.host.config.approval_keys import approval_verifier
 from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.keys.approval_keys import approval_verifier
+from gert.ecosystem.host.config.keys.trace_keys import SIGNING_KEY_ID
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
-from gert.ecosystem.host.config.platform import host_name
+from gert.ecosystem.host.config.machine.platform import host_name
+from gert.ecosystem.host.config.machine.user import user_name
+from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.config.policies import Floor, floor_for, require_sound
 from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for, witness_place
 from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
-from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID
-from gert.ecosystem.host.config.user import user_name
-from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.embedding.ports import Parts, ToolExecutor
-from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.options import MODES, RunOptions, with_trace_file
+from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.process.capture import marked
 from gert.ecosystem.process.environment import GERT_PREFIX, PARENT_RUN
 from gert.ecosystem.tools.runners import Runners

@@ -12,16 +12,16 @@ from gert.ecosystem.host.config.settings import notices_for
 from gert.ecosystem.host.config.state_dir import state_dir, state_dir_argument
 from gert.ecosystem.host.redrive.record import Opened, load_record
 from gert.ecosystem.host.redrive.redrive import Then, approval_check, redrive
-from gert.ecosystem.host.run.call_binding import Binding
-from gert.ecosystem.host.run.clock import RunClock
-from gert.ecosystem.host.run.control import Control
-from gert.ecosystem.host.run.driver import Suspended
-from gert.ecosystem.host.run.journal import Journal, RecordedAnswer
+from gert.ecosystem.host.run.driver.clock import RunClock
+from gert.ecosystem.host.run.driver.control import Control
+from gert.ecosystem.host.run.driver.driver import Suspended
+from gert.ecosystem.host.run.driver.signals import TIMEOUT, Relay, interruptible, limited, relayed
 from gert.ecosystem.host.run.options import Executed, Pending, Recorded
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.run.rate_limit import claims_for
-from gert.ecosystem.host.run.signals import TIMEOUT, Relay, interruptible, limited, relayed
-from gert.ecosystem.host.run.worlds import World
+from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer
+from gert.ecosystem.host.run.record.rate_limit import claims_for
+from gert.ecosystem.host.run.world.call_binding import Binding
+from gert.ecosystem.host.run.world.worlds import World
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AwaitApproval, CallTool, Request
 from gert.kernel.engine.run import RunResult

@@ -11,12 +11,12 @@ import msgspec
 
 from gert.ecosystem.host.config.settings import require_sound, trace_file
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.console import Console
+from gert.ecosystem.host.run.driver.signals import Relay, handle_signals
 from gert.ecosystem.host.run.execute import execute
-from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.run.signals import Relay, handle_signals
+from gert.ecosystem.host.run.record.journal import now
+from gert.ecosystem.host.run.world.console import Console
 from gert.kernel.runbook.documents.runbook import Runbook
 
 StopReason = Literal["stop-on", "count", "interrupted", "not-completed"]

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.host.config.dsn import FROM_ENVIRONMENT, Dsn
+from gert.ecosystem.host.config.keys.plan_keys import verify_variables
 from gert.ecosystem.host.config.ledger_location import ledger_of
-from gert.ecosystem.host.config.plan_keys import verify_variables
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.process.descendants import mark_for
 from gert.ecosystem.process.own_process import prepare_for_tools

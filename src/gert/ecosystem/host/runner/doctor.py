@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import msgspec
 
-from gert.ecosystem.host.config.plan_keys import plan_keys, plan_signing_key
+from gert.ecosystem.host.config.keys.plan_keys import plan_keys, plan_signing_key
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.runners.artifacts import StateFolder
 from gert.ecosystem.runners.sandbox import ENFORCED, probe

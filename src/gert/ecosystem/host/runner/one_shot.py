@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gert.ecosystem.host.config.keys.plan_keys import plan_keys
 from gert.ecosystem.host.config.ledger_location import database_for, ledger_of, make_ledger_folder, open_ledger
-from gert.ecosystem.host.config.plan_keys import plan_keys
-from gert.ecosystem.host.config.platform import host_name
-from gert.ecosystem.host.config.process_setup import set_up_process
-from gert.ecosystem.host.config.version import version_line
+from gert.ecosystem.host.config.machine.platform import host_name
+from gert.ecosystem.host.config.machine.process_setup import set_up_process
+from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.runner.plan_files import authorization_file, read_file
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.host.runner.spend import FolderSpend, LedgerSpend

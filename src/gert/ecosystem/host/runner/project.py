@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from gert.ecosystem.host.config.files import read_document
-from gert.ecosystem.host.config.key_files import with_key_files
+from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import Database, ledger_name, ledger_of
 from gert.ecosystem.host.config.policies import floor_sources, require_sound
 from gert.ecosystem.host.config.settings import Settings, settings_for

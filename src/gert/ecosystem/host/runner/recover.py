@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from gert.ecosystem.host.config.ledger_location import open_ledger
-from gert.ecosystem.host.run.lease import hold_lease
+from gert.ecosystem.host.run.record.lease import hold_lease
 from gert.ecosystem.host.runner.plan_files import PLAN_SUFFIX, PLANS, load_authorization, load_plan
 from gert.ecosystem.host.runner.plan_state import PlanState, state_in, state_of
 from gert.ecosystem.host.runner.project import RunnerProject

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gert.ecosystem.host.config.plan_keys import plan_signing_key
+from gert.ecosystem.host.config.keys.plan_keys import plan_signing_key
 from gert.ecosystem.host.runner.dispatch import Dispatched, dispatch
 from gert.ecosystem.host.runner.plan_files import store_plan, write_authorization
 from gert.ecosystem.host.runner.plan_state import state_of

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from gert.ecosystem.host.config.state_dir import RunFolder
-from gert.ecosystem.host.run.lease import hold_lease
+from gert.ecosystem.host.run.record.lease import hold_lease
 from gert.ecosystem.ledger.holder import this_process
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.runners.artifacts import StateFolder

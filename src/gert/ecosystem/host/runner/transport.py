@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from gert.ecosystem.host.config.keys.plan_keys import plan_signing_key
 from gert.ecosystem.host.config.ledger_location import open_ledger
-from gert.ecosystem.host.config.plan_keys import plan_signing_key
 from gert.ecosystem.host.runner.plan_files import load_plan, write_authorization
 from gert.ecosystem.host.runner.plan_state import state_of
 from gert.ecosystem.host.runner.project import RunnerProject

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, ledger_name, mask_password, open_ledger
-from gert.ecosystem.host.run.lease import is_driven
+from gert.ecosystem.host.run.record.lease import is_driven
 from gert.ecosystem.ledger.waiting import is_closed
 from gert.errors import GertError, TraceError, Unavailable
 from gert.kernel.ledger.port import Ledger, OnUnreadable

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from gert.ecosystem.host.run.journal import RecordedAnswer, path_of, read_answers
+from gert.ecosystem.host.run.record.journal import RecordedAnswer, path_of, read_answers
 from gert.ecosystem.host.runs.ledger_reader import Archive
 from gert.errors import UsageError
 from gert.kernel.engine.requests import ToolAnswer

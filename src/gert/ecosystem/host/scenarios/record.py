@@ -9,8 +9,8 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.journal import read_answers
 from gert.ecosystem.host.run.options import Recorded
+from gert.ecosystem.host.run.record.journal import read_answers
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, TRACE_FILE, Folder, load, scenario_folder
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import GertError, UsageError

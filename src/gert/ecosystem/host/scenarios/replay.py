@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import RecordedAnswer, without_references
-from gert.ecosystem.host.run.sanitize import Sanitizer
-from gert.ecosystem.host.run.signals import limited
+from gert.ecosystem.host.run.driver.driver import Driver
+from gert.ecosystem.host.run.driver.signals import limited
+from gert.ecosystem.host.run.record.journal import RecordedAnswer, without_references
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.ecosystem.host.scenarios.folders import Loaded
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, Emit, Request

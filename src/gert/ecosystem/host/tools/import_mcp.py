@@ -21,7 +21,7 @@ from gert.kernel.runbook.documents.tool import API_VERSION, Tool
 from gert.kernel.runbook.mcp_import import import_tools, keep_reviewed
 from gert.kernel.runbook.mcp_tools import STDIO, ServerTool, change_since_import, shown
 from gert.kernel.runbook.tools import TOOL_SUFFIX
-from gert.kernel.runbook.validate.domain.mcp_server import REFERENCE
+from gert.kernel.runbook.validate.domain.files.mcp_server import REFERENCE
 from gert.kernel.runbook.writer import to_yaml
 
 STDOUT: Final = "-"

@@ -8,13 +8,13 @@ import sys
 def run() -> None:
     """Run `gert`; `--version` must cost no more than starting Python."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from gert.ecosystem.host.config.version import version_line
+        from gert.ecosystem.host.config.machine.version import version_line
 
         sys.stdout.write(version_line() + "\n")
         return
     # Garbage collection during imports finds nothing and takes a tenth of the time; `main` enables it again.
     gc.disable()
-    from gert.ecosystem.host.config.process_setup import set_up_process
+    from gert.ecosystem.host.config.machine.process_setup import set_up_process
     from gert.ecosystem.surfaces.cli.main import main
 
     set_up_process(os.environ)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.host.config.version import version_line
+from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.surfaces.cli.render.output import (
     discard_output,
     escape_unencodable,
@@ -19,35 +19,56 @@ from gert.errors import Exit, GertError, UsageError, exit_of
 
 # Name, module, and the line `gert --help` shows without loading it.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "init": ("gert.ecosystem.surfaces.cli.commands.init", "Create a project: a runbook, its tool, a policy and tests."),
-    "exec": ("gert.ecosystem.surfaces.cli.commands.exec", "Run a runbook."),
-    "watch": ("gert.ecosystem.surfaces.cli.commands.watch", "Run a runbook at an interval; print one line per run."),
-    "resume": ("gert.ecosystem.surfaces.cli.commands.resume", "Resume a waiting or interrupted run."),
-    "rerun": ("gert.ecosystem.surfaces.cli.commands.rerun", "Start a new run from a step of an earlier run."),
-    "run": ("gert.ecosystem.surfaces.cli.commands.run", "List, show, follow, verify and abandon runs."),
-    "logs": ("gert.ecosystem.surfaces.cli.commands.logs", "Show the output of a run's steps."),
-    "approvals": ("gert.ecosystem.surfaces.cli.commands.approvals", "List, show and serve approval tickets."),
-    "approve": ("gert.ecosystem.surfaces.cli.commands.approve", "Approve a ticket."),
-    "reject": ("gert.ecosystem.surfaces.cli.commands.reject", "Reject a ticket."),
-    "test": ("gert.ecosystem.surfaces.cli.commands.test", "Replay scenarios and check their expectations."),
-    "diff": ("gert.ecosystem.surfaces.cli.commands.diff", "Show scenarios whose result changed."),
-    "scenario": ("gert.ecosystem.surfaces.cli.commands.scenario", "Create, list, show, promote and demote scenarios."),
-    "validate": ("gert.ecosystem.surfaces.cli.commands.validate", "Validate runbooks, tools, policies and scenarios."),
-    "explain": ("gert.ecosystem.surfaces.cli.commands.explain", "Show the contract, risk and decision of each step."),
-    "diagram": ("gert.ecosystem.surfaces.cli.commands.diagram", "Draw a runbook or a run."),
-    "policy": ("gert.ecosystem.surfaces.cli.commands.policy", "Test and explain policies."),
-    "input": ("gert.ecosystem.surfaces.cli.commands.input", "List and try the providers of inputs."),
-    "tool": ("gert.ecosystem.surfaces.cli.commands.tool", "List, show, check and import tools."),
-    "ext": ("gert.ecosystem.surfaces.cli.commands.ext", "Check the runners of extensions."),
-    "skill": ("gert.ecosystem.surfaces.cli.commands.skill", "List, show and check the vendor calls of runners."),
-    "plan": ("gert.ecosystem.surfaces.cli.commands.plan", "Create, show, approve and verify plans of vendor calls."),
-    "runner": ("gert.ecosystem.surfaces.cli.commands.runner", "Execute, list and recover plans; check this machine."),
-    "trace": ("gert.ecosystem.surfaces.cli.commands.trace", "Verify, show and export the trace of a run."),
-    "outcomes": ("gert.ecosystem.surfaces.cli.commands.outcomes", "Show run outcomes by runbook."),
-    "keys": ("gert.ecosystem.surfaces.cli.commands.keys", "Create, show and list signing keys."),
-    "models": ("gert.ecosystem.surfaces.cli.commands.models", "Show the prices of models."),
+    "init": (
+        "gert.ecosystem.surfaces.cli.commands.authoring.init",
+        "Create a project: a runbook, its tool, a policy and tests.",
+    ),
+    "exec": ("gert.ecosystem.surfaces.cli.commands.runs.exec", "Run a runbook."),
+    "watch": (
+        "gert.ecosystem.surfaces.cli.commands.runs.watch",
+        "Run a runbook at an interval; print one line per run.",
+    ),
+    "resume": ("gert.ecosystem.surfaces.cli.commands.runs.resume", "Resume a waiting or interrupted run."),
+    "rerun": ("gert.ecosystem.surfaces.cli.commands.runs.rerun", "Start a new run from a step of an earlier run."),
+    "run": ("gert.ecosystem.surfaces.cli.commands.runs.run", "List, show, follow, verify and abandon runs."),
+    "logs": ("gert.ecosystem.surfaces.cli.commands.runs.logs", "Show the output of a run's steps."),
+    "approvals": ("gert.ecosystem.surfaces.cli.commands.approvals.approvals", "List, show and serve approval tickets."),
+    "approve": ("gert.ecosystem.surfaces.cli.commands.approvals.approve", "Approve a ticket."),
+    "reject": ("gert.ecosystem.surfaces.cli.commands.approvals.reject", "Reject a ticket."),
+    "test": ("gert.ecosystem.surfaces.cli.commands.authoring.test", "Replay scenarios and check their expectations."),
+    "diff": ("gert.ecosystem.surfaces.cli.commands.authoring.diff", "Show scenarios whose result changed."),
+    "scenario": (
+        "gert.ecosystem.surfaces.cli.commands.authoring.scenario",
+        "Create, list, show, promote and demote scenarios.",
+    ),
+    "validate": (
+        "gert.ecosystem.surfaces.cli.commands.authoring.validate",
+        "Validate runbooks, tools, policies and scenarios.",
+    ),
+    "explain": (
+        "gert.ecosystem.surfaces.cli.commands.authoring.explain",
+        "Show the contract, risk and decision of each step.",
+    ),
+    "diagram": ("gert.ecosystem.surfaces.cli.commands.authoring.diagram", "Draw a runbook or a run."),
+    "policy": ("gert.ecosystem.surfaces.cli.commands.authoring.policy", "Test and explain policies."),
+    "input": ("gert.ecosystem.surfaces.cli.commands.tools.input", "List and try the providers of inputs."),
+    "tool": ("gert.ecosystem.surfaces.cli.commands.tools.tool", "List, show, check and import tools."),
+    "ext": ("gert.ecosystem.surfaces.cli.commands.tools.ext", "Check the runners of extensions."),
+    "skill": ("gert.ecosystem.surfaces.cli.commands.tools.skill", "List, show and check the vendor calls of runners."),
+    "plan": (
+        "gert.ecosystem.surfaces.cli.commands.tools.plan",
+        "Create, show, approve and verify plans of vendor calls.",
+    ),
+    "runner": (
+        "gert.ecosystem.surfaces.cli.commands.tools.runner",
+        "Execute, list and recover plans; check this machine.",
+    ),
+    "trace": ("gert.ecosystem.surfaces.cli.commands.runs.trace", "Verify, show and export the trace of a run."),
+    "outcomes": ("gert.ecosystem.surfaces.cli.commands.runs.outcomes", "Show run outcomes by runbook."),
+    "keys": ("gert.ecosystem.surfaces.cli.commands.approvals.keys", "Create, show and list signing keys."),
+    "models": ("gert.ecosystem.surfaces.cli.commands.tools.models", "Show the prices of models."),
     "serve": ("gert.ecosystem.surfaces.cli.commands.serve", "Serve an editor over JSON-RPC."),
-    "schema": ("gert.ecosystem.surfaces.cli.commands.schema", "Print the JSON Schema of a document kind."),
+    "schema": ("gert.ecosystem.surfaces.cli.commands.authoring.schema", "Print the JSON Schema of a document kind."),
     "completion": ("gert.ecosystem.surfaces.cli.commands.completion", "Print the completion script for a shell."),
     "version": ("gert.ecosystem.surfaces.cli.commands.version", "Print the version and the commit."),
 }

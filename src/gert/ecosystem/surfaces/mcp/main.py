@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from gert.ecosystem.host.config.approval_keys import ApprovalKeys
-from gert.ecosystem.host.config.process_setup import set_up_process
+from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
+from gert.ecosystem.host.config.machine.process_setup import set_up_process
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.catalogue import Catalogue
 from gert.ecosystem.host.operations.table import OPERATIONS

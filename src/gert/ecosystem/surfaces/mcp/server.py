@@ -11,7 +11,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import EmptyResult, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
-from gert.ecosystem.host.config.version import version_line
+from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.operations.access import Access
 from gert.ecosystem.surfaces.mcp.caller import caller_of
 from gert.ecosystem.surfaces.mcp.prompts import get_prompt, list_prompts

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gert.ecosystem.host.config.version import version_line
+from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.runner.one_shot import Finished, RunnerExit, RunnerOptions, run_once
 from gert.errors import GertError, Refused
 from gert.kernel.foundation.text import printable

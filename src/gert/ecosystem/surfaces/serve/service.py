@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.config.version import version_line
+from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.editor import Watch, stamp, watched
 from gert.ecosystem.host.operations.run_status import Progress

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Log, Static
 
 from gert.ecosystem.host.approvals.respond import TicketView, Verdict, summary
-from gert.ecosystem.host.config.pager import show_in_pager
+from gert.ecosystem.host.config.machine.pager import show_in_pager
 from gert.ecosystem.surfaces.tui.feed import LONGEST_LINE
 from gert.ecosystem.surfaces.tui.keys import PAGE, bindings
 from gert.ecosystem.surfaces.tui.text import diff_text, plain

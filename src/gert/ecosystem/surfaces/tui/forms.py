@@ -11,8 +11,8 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Button, Checkbox, Input, Label, Select, Static
 
 from gert.ecosystem.host.operations.catalogue import Listed
-from gert.ecosystem.host.run.evidence import attachment
 from gert.ecosystem.host.run.options import MODES
+from gert.ecosystem.host.run.world.evidence import attachment
 from gert.ecosystem.surfaces.tui.keys import FORM, bindings
 from gert.ecosystem.surfaces.tui.picker import FilePicker
 from gert.ecosystem.surfaces.tui.text import plain

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gert.ecosystem.host.config.process_setup import set_up_process
+from gert.ecosystem.host.config.machine.process_setup import set_up_process
 from gert.errors import GertError, UsageError, exit_of
 from gert.kernel.foundation.text import printable
 
@@ -45,7 +45,7 @@ def command(file: str | None, run_id: str | None, **options: Any) -> int:
     # Textual removes NO_COLOR from the environment that tools inherit.
     environ = dict(os.environ)
     _use_terminal_size()
-    from gert.ecosystem.host.config.user import user_name
+    from gert.ecosystem.host.config.machine.user import user_name
     from gert.ecosystem.surfaces.tui.app import GertApp
     from gert.ecosystem.surfaces.tui.desk import Desk
     from gert.ecosystem.surfaces.tui.keys import read_keymap

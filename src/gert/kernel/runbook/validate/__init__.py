@@ -26,10 +26,10 @@ from gert.kernel.runbook.validate.domain import (
     tools,
     variables,
 )
-from gert.kernel.runbook.validate.domain.policy_test_file import policy_test_file
-from gert.kernel.runbook.validate.domain.scenario_file import scenario_file, test_file
-from gert.kernel.runbook.validate.domain.skill_file import runner_settings, secrets_policy_file, skill_file
-from gert.kernel.runbook.validate.domain.tool_file import tool_file
+from gert.kernel.runbook.validate.domain.files.policy_test_file import policy_test_file
+from gert.kernel.runbook.validate.domain.files.scenario_file import scenario_file, test_file
+from gert.kernel.runbook.validate.domain.files.skill_file import runner_settings, secrets_policy_file, skill_file
+from gert.kernel.runbook.validate.domain.files.tool_file import tool_file
 from gert.kernel.runbook.validate.facts import NO_FACTS, Facts
 from gert.kernel.runbook.validate.semantic import semantic
 

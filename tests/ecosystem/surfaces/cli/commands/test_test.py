@@ -24,7 +24,7 @@ from tests.ecosystem.surfaces.cli.workbench import (
     until,
 )
 
-from gert.ecosystem.surfaces.cli.commands.test import command
+from gert.ecosystem.surfaces.cli.commands.authoring.test import command
 
 KEYS = ["passed", "failed", "errors", "skipped", "updated", "seconds", "stopped", "tests"]
 TEST_KEYS = {

@@ -52,5 +52,5 @@ def test_few_modules_lie_between_the_command_and_the_process(tmp_path: Path, mon
             monkeypatch.setattr(module, "spawn", spawned)
     assert main(["exec", str(file), "--quiet"]) == 0
     (path,) = paths
-    assert {"gert.ecosystem.surfaces.cli.commands.exec", EXECUTE, "gert.ecosystem.tools.stdio"} <= {*path}
+    assert {"gert.ecosystem.surfaces.cli.commands.runs.exec", EXECUTE, "gert.ecosystem.tools.stdio"} <= {*path}
     assert len(path) < MOST, path  # and `process.spawn` itself

@@ -28,4 +28,3 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield fill(Place(str(tmp_path / "runs.db")))
     else:
         yield fill(Place(request.getfixturevalue("dsn")))
-

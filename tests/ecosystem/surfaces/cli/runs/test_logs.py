@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, Project, call, completed, environment, finish, note, until
+from tests.ecosystem.surfaces.cli.workbench import (
+    GERT,
+    PATIENCE,
+    Project,
+    call,
+    completed,
+    environment,
+    finish,
+    note,
+    until,
+)
 
 SLOW = """
 printf 'begin\\n'; printf 'careful\\n' >&2

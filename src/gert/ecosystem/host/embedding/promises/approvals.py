@@ -12,7 +12,7 @@ from gert.ecosystem.approvals.signatures import NO_KEYS
 from gert.ecosystem.host.embedding.approvals import EmbeddedApprovals
 from gert.ecosystem.host.embedding.ports import ApprovalProvider
 from gert.ecosystem.host.embedding.promises import MOMENT, Promise, cancel, promises, require
-from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.run.record.journal import now
 from gert.kernel.engine.requests import AwaitApproval, SubmitApproval
 from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.approval_rules import Tally, Ticket, hash_of, tally

@@ -10,7 +10,7 @@ import msgspec
 from gert.ecosystem.host.config.supported import CallsTools
 from gert.ecosystem.host.embedding.promises import Promise, cancel, promises, require
 from gert.ecosystem.host.embedding.tools import EmbeddedTool
-from gert.ecosystem.host.run.sanitize import Sanitizer
+from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.errors import DocumentError
 from gert.kernel.engine.requests import CallTool, ToolAnswer
 from gert.kernel.foundation.redaction import Redactor

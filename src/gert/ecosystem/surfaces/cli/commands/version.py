@@ -3,7 +3,7 @@
 import click
 
 from gert._version import __version__
-from gert.ecosystem.host.config.version import commit, version_line
+from gert.ecosystem.host.config.machine.version import commit, version_line
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 
 

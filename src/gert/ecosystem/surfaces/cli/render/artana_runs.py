@@ -10,9 +10,9 @@ import click
 
 from gert.ecosystem.host.config.dsn import read_dsn
 from gert.ecosystem.host.config.files import is_file
+from gert.ecosystem.host.config.keys.trace_keys import verification_keys
 from gert.ecosystem.host.config.ledger_location import require_ledger
-from gert.ecosystem.host.config.trace_keys import verification_keys
-from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.details import artifact_facts, event_facts, status_facts, summary_facts
 from gert.ecosystem.host.runs.entry import Entry, Place
 from gert.ecosystem.host.runs.follow import Following

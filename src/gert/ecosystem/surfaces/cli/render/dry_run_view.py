@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
-from gert.ecosystem.host.config.platform import platform
-from gert.ecosystem.host.run.worlds import why_skipped
+from gert.ecosystem.host.config.machine.platform import platform
+from gert.ecosystem.host.run.world.worlds import why_skipped
 from gert.ecosystem.surfaces.cli.render.event_lines import INDENT
 from gert.ecosystem.surfaces.cli.render.event_position import Positions
 from gert.ecosystem.surfaces.cli.render.text import clip

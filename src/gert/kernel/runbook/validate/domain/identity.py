@@ -7,8 +7,8 @@ from gert.kernel.runbook.documents.steps import ManualStep, Step
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.names.scopes import ARCHIVE, scope_key
 from gert.kernel.runbook.validate.domain.parallel import global_names
-from gert.kernel.runbook.validate.domain.scopes import ARCHIVE, scope_key
 
 RESERVED: Final = {
     "step": "`.step.<id>` reads the outputs of a step",

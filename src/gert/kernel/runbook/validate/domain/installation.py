@@ -10,7 +10,7 @@ from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.finding import Finding, Path, warning
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
-from gert.kernel.runbook.validate.domain.mcp_server import plain_http_host
+from gert.kernel.runbook.validate.domain.files.mcp_server import plain_http_host
 from gert.kernel.runbook.validate.facts import Facts, Supported
 
 

@@ -10,7 +10,7 @@ from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program, inner_lists, walk
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.flow import duplicate_labels
-from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, scope_key
+from gert.kernel.runbook.validate.domain.names.scopes import ANY_SEGMENT, scope_key
 
 SCOPE: Final = ".scope"
 """The prefix of a scope path; no global name is equal to it."""

@@ -17,8 +17,8 @@ from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program, step_lists
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.names.scopes import ANY_SEGMENT, is_path, scope_key
 from gert.kernel.runbook.validate.domain.parallel import global_names
-from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, is_path, scope_key
 from gert.kernel.runbook.validate.domain.templates import templates_of
 
 # How many earlier owners of a name are compared, so that checking stays linear.

@@ -1,0 +1,1 @@
+"""Keys of traces, approvals and plans, from the environment and files."""

@@ -1,0 +1,1 @@
+"""Facts and set-up of this process and machine."""

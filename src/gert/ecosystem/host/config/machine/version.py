@@ -1,0 +1,55 @@
+"""The version of gert and the commit it was built from."""
+
+import os
+
+from gert._version import __version__
+
+_SHORT = 12
+
+
+def commit() -> str | None:
+    """The commit of this build, or of the checkout the package runs from."""
+    try:
+        from gert._build import COMMIT  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return _checkout_commit()
+    return COMMIT or None
+
+
+def version_line() -> str:
+    """The line `gert --version` prints."""
+    built_from = commit()
+    return f"gert {__version__} ({built_from})" if built_from else f"gert {__version__}"
+
+
+def _checkout_commit() -> str | None:
+    # src/gert/ecosystem/host/config/machine/version.py: five folders up from this file's own is the checkout.
+    root = os.path.abspath(__file__)
+    for _ in range(6):
+        root = os.path.dirname(root)
+    if not os.path.isfile(os.path.join(root, "src", "gert", "_version.py")):
+        return None
+    git = os.path.join(root, ".git")
+    try:
+        head = _read(git, "HEAD")
+        if not head.startswith("ref: "):
+            return head[:_SHORT]
+        ref = head.removeprefix("ref: ")
+        try:
+            return _read(git, ref)[:_SHORT]
+        except FileNotFoundError:
+            return _packed(git, ref)
+    except OSError:
+        return None  # not a checkout, or a worktree whose repository is elsewhere
+
+
+def _packed(git: str, ref: str) -> str | None:
+    for line in _read(git, "packed-refs").splitlines():
+        if line.endswith(" " + ref):
+            return line[:_SHORT]
+    return None
+
+
+def _read(*parts: str) -> str:
+    with open(os.path.join(*parts), encoding="ascii", errors="replace") as file:
+        return file.read().strip()

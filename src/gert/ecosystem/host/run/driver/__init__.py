@@ -1,0 +1,1 @@
+"""Drives a run: turns, lanes, clock, signals and messages that control it."""

@@ -1,0 +1,1 @@
+"""Answers the requests of a run: tools, people, inputs, evidence."""

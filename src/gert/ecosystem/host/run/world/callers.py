@@ -1,0 +1,131 @@
+"""What calls programs for one run: the transports of its tools, its extensions, and the servers that they share."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.machine.platform import platform
+from gert.ecosystem.host.config.settings import secret_variables
+from gert.ecosystem.host.config.supported import TRANSPORTS, Transport
+from gert.ecosystem.host.run.observer import Observer
+from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.process.environment import PARENT_RUN
+from gert.ecosystem.rpc import Servers
+from gert.ecosystem.tools.extension import Extensions
+from gert.ecosystem.tools.server_calls import ServerCalls
+from gert.ecosystem.tools.stdio import ProgramLocation
+from gert.kernel.engine.inputs import ResolvedInputs
+from gert.kernel.engine.requests import Subject
+from gert.kernel.engine.run import secret_names
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.runbook.program import Program
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.embedding.tools import EmbeddedTool
+
+
+class Callers:
+    """Calls the programs of a run; only the transports that its tools use are made.
+
+    working: the folder programs run in
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        run_id: str,
+        inputs: ResolvedInputs,
+        redactor: Redactor,
+        observers: tuple[Observer, ...],
+        working: str,
+    ) -> None:
+        self._program = program = prepared.program
+        self._servers = Servers()
+        # A gert that a tool calls says which run started its run.
+        environment = {**prepared.environ, PARENT_RUN: run_id}
+        withheld = frozenset((*secret_names(program), *_bound(program, inputs), *own_variables(prepared)))
+
+        def printed(path: str, stream: str, text: str) -> None:
+            for observer in observers:
+                observer.printed(path, stream, text)
+
+        shared: dict[str, Any] = {
+            "environment": environment,
+            "secrets": inputs.secrets,
+            "redactor": redactor,
+            "on_output": printed if observers else None,
+            "run_id": run_id,
+        }
+        calls = ServerCalls(self._servers, **shared)
+        tools = (lookup.tool for lookup in program.lookups.values())
+        used = {tool.meta.transport for tool in tools if tool is not None}
+        self.transports: dict[str, Transport] = {
+            name: transport(
+                calls=calls,
+                withheld=withheld,
+                working=working,
+                platform=platform(),
+                http_hosts=prepared.settings.mcp_http_hosts,
+                **shared,
+            )
+            for name, transport in TRANSPORTS.items()
+            if name in used
+        }
+        self.embedded = _embedded(prepared, run_id, inputs, redactor)
+        self.extensions = Extensions(
+            calls,
+            runners=prepared.runners(working),
+            environment=environment,
+            own=tuple(secret.env for secret in program.runbook.meta.secrets),
+            withheld=withheld,
+            working=working,
+        )
+
+    def locate(self, subject: Subject) -> ProgramLocation | None:
+        """Return the program of a call, where one is started for it."""
+        if subject.extension is not None:
+            return self.extensions.locate(subject.extension)
+        lookup = self._program.tool_names.get(subject.tool) if subject.tool is not None else None
+        tool = lookup.tool if lookup is not None else None
+        transport = self.transports.get(tool.meta.transport) if tool is not None else None
+        if tool is None or transport is None or subject.tool in self.embedded:
+            return None
+        return transport.locate(tool, tool.actions[subject.action], subject.inputs)
+
+    def kill_all(self) -> None:
+        """Kill everything that runs."""
+        for transport in self.transports.values():
+            transport.kill_all()
+        self._servers.kill_all()
+
+    async def close(self) -> None:
+        """Stop the servers."""
+        for transport in self.transports.values():
+            await transport.close()
+        await self._servers.close()
+
+
+def _embedded(prepared: Prepared, run_id: str, inputs: ResolvedInputs, redactor: Redactor) -> "dict[str, EmbeddedTool]":
+    """The tools that the embedding program calls itself."""
+    executors = prepared.embedded_tools
+    if not executors:
+        return {}
+    from gert.ecosystem.host.embedding.tools import EmbeddedTool  # most runs bring no parts
+
+    given: dict[str, Any] = {"run_id": run_id, "secrets": inputs.secrets, "redactor": redactor}
+    return {name: EmbeddedTool(executor, **given) for name, executor in executors.items()}
+
+
+def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
+    """The environment variables secret inputs come from; a tool gets them as inputs, or not at all."""
+    for name in inputs.secrets:
+        source = program.runbook.meta.inputs[name].from_
+        if source is not None and source.startswith("env/"):
+            yield source.removeprefix("env/")
+
+
+def own_variables(prepared: Prepared) -> Iterator[str]:
+    """Variables that tools do not get: the address of the ledger, secrets of notices, credentials of providers."""
+    yield from secret_variables(prepared.program.runbook.meta, prepared.settings)
+    if isinstance(prepared.database, Dsn) and prepared.database.variable is not None:
+        yield prepared.database.variable

@@ -1,0 +1,1 @@
+"""Commands that list, answer and sign approvals."""

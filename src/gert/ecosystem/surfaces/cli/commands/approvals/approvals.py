@@ -1,0 +1,99 @@
+"""`gert approvals`: list and show requests for approval."""
+
+import asyncio
+import os
+from functools import partial
+
+import click
+
+from gert.ecosystem.host.approvals.list_tickets import Listed, list_tickets, show_ticket
+from gert.ecosystem.host.approvals.respond import TicketView
+from gert.ecosystem.host.approvals.ticket_document import ticket_document
+from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
+from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
+from gert.ecosystem.surfaces.cli.options import ledger_options, named_run
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.ticket_text import (
+    HEADINGS,
+    about,
+    answered_text,
+    resume_command,
+    row,
+    say_lines,
+)
+
+
+@click.group(epilog="Example: gert approvals list")
+def command() -> None:
+    """List and show requests for approval.
+
+    `gert approve` and `gert reject` respond to them.
+    """
+
+
+_DROP_BOX = click.option("--drop-box", metavar="DIR", help="Requests in this drop box of another user.")
+
+
+@command.command("list", epilog="Example: gert approvals list --all")
+@click.option("--all", "everything", is_flag=True, help="Also list closed tickets.")
+@_DROP_BOX
+@partial(named_run, is_required=False)
+@ledger_options
+def list_(
+    everything: bool,
+    drop_box: str | None,
+    run_id: str | None,
+    state_dir: str | None,
+    db: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> int:
+    """List the open tickets, oldest first.
+
+    RUN is the id of a run, a unique prefix of it, or `last` (default: all runs).
+    """
+    place = TicketPlace(state_dir=state_dir, db=db, dsn=dsn, drop_box=drop_box)
+    found = asyncio.run(list_tickets(place, os.environ, run_id, with_closed=everything))
+    if as_json:
+        print_json([ticket_document(view, found.now, _resume(found, view)) for view in found.views])
+    elif found.views:
+        headings = (*HEADINGS, "status") if everything else HEADINGS
+        print_table(headings, [row(view, found.now, with_status=everything) for view in found.views])
+        for view in found.views:
+            if (resume := _resume(found, view)) is not None:
+                print_line(f"{view.id} is {answered_text(resume)}")
+    else:
+        print_line("there are no tickets" if everything else "nothing waits for approval")
+    for problem in found.problems:
+        print_error(problem.message, problem.hint)
+    return 1 if found.problems else 0
+
+
+@command.command(epilog="Example: gert approvals show 20260228-143000-123-abc123")
+@click.argument("ticket", metavar="TICKET")
+@_DROP_BOX
+@ledger_options
+def show(
+    ticket: str, drop_box: str | None, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool
+) -> int:
+    """Show what would run, which rule requires approval, and the responses.
+
+    TICKET is the id of a ticket; a unique prefix is enough.
+    """
+    place = TicketPlace(state_dir=state_dir, db=db, dsn=dsn, drop_box=drop_box)
+    found = asyncio.run(show_ticket(place, os.environ, ticket))
+    [view] = found.views
+    if as_json:
+        print_json(ticket_document(view, found.now, _resume(found, view)))
+    else:
+        say_lines(about(view, found.now, _resume(found, view)))
+    return 0
+
+
+def _resume(found: Listed, view: TicketView) -> str | None:
+    """The command that resumes the run of an answered ticket, where no process drives it."""
+    is_left = view.is_answered and view.run_id in found.undriven
+    return resume_command(view, found.words) if is_left else None
+
+
+command.add_command(serve)

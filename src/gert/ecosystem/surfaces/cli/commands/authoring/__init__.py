@@ -1,0 +1,1 @@
+"""Commands for authors: create, check, explain and test documents."""

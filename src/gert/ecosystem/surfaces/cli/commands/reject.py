@@ -1,5 +1,0 @@
-"""`gert reject`."""
-
-from gert.ecosystem.surfaces.cli.commands.respond import reject as command
-
-__all__ = ["command"]

@@ -1,0 +1,1 @@
+"""Commands that run runbooks and look at runs."""

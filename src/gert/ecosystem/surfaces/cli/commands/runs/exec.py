@@ -1,0 +1,234 @@
+"""`gert exec`: run a runbook."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+import click
+import msgspec
+
+from gert.ecosystem.host.config.ledger_location import ledger_arguments
+from gert.ecosystem.host.config.variables import given_values
+from gert.ecosystem.host.run.driver.driver import MAX_PARALLEL
+from gert.ecosystem.host.run.execute import execute
+from gert.ecosystem.host.run.observer import Observer
+from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
+from gert.ecosystem.surfaces.cli.live.plain import PlainView
+from gert.ecosystem.surfaces.cli.live.view import make_view, writer
+from gert.ecosystem.surfaces.cli.render.dry_run_view import DryRunView
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
+from gert.ecosystem.surfaces.cli.render.result import show
+from gert.ecosystem.surfaces.cli.render.step_results import StepResults
+from gert.errors import InputError, UsageError
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import secret_names
+from gert.kernel.events.vocabulary import ApprovalMode
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.runbook.program import Program
+
+
+@click.command(
+    name="exec",
+    epilog="Example: gert exec runbooks/restart-pod.yaml --var pod=web-1 --as oncall@example.com --trace run.jsonl",
+)
+@click.argument("file", metavar="FILE")
+@click.option("--var", "variables", multiple=True, metavar="NAME=TEXT", help="Set an input to text.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set an input to a YAML value; @FILE reads a file."
+)
+@click.option("--vars-file", "vars_files", multiple=True, metavar="FILE", help="Read inputs from a YAML or JSON map.")
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="real",
+    show_default=True,
+    help="How to run: call tools (real), call none (dry-run), only read (probe) or use a scenario (replay).",
+)
+@click.option(
+    "--probe-allow-effects",
+    metavar="EFFECTS",
+    default="network",
+    show_default=True,
+    help="Effects that a probe may run, separated by commas.",
+)
+@click.option("--scenario", metavar="NAME|DIR", help="Scenario to replay, with --mode replay.")
+@click.option("--record", metavar="DIR", help="Write a scenario that replays this run to DIR.")
+@click.option("--config", metavar="FILE", help="Settings file to read in addition to the project's.")
+@click.option("--as", "actor", metavar="ACTOR", help="Actor to record (default: the current user).")
+@click.option("--trace", metavar="FILE", help="Write the trace to this file instead of the state directory.")
+@click.option("--db", metavar="FILE", help="Record the run in this SQLite ledger.")
+@click.option(
+    "--dsn", metavar="DSN", help="Record the run in this Postgres ledger; env:NAME reads the DSN from a variable."
+)
+@click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
+@click.option(
+    "--sync",
+    type=click.Choice(["full", "none"]),
+    default="full",
+    show_default=True,
+    help="`none` does not wait for the disk; use it only if losing the record is acceptable.",
+)
+@click.option("--policy", "policies", multiple=True, metavar="FILE", help="Add a policy file or folder to the floor.")
+@click.option("--evidence", metavar="FILE", help="Read evidence for manual steps, by step id, from this file.")
+@click.option("--wait", "waits", is_flag=True, help="Wait for approvals from elsewhere, such as `gert approve`.")
+@click.option("--detach", is_flag=True, help="Exit while the run waits for approvals; `gert resume` resumes it.")
+@click.option(
+    "--background",
+    is_flag=True,
+    help="Drive the run in a process of its own and exit; `gert logs --follow`, `gert run cancel` work on it.",
+)
+@click.option("--step", "steps", is_flag=True, help="With --background: wait for `gert run advance` before every call.")
+@click.option("--break-glass", metavar="REASON", help="Override governance in an emergency, if its rules allow it.")
+@click.option(
+    "--max-parallel",
+    type=click.IntRange(1, 1000),
+    default=MAX_PARALLEL,
+    show_default=True,
+    help="Maximum number of lanes that run at once.",
+)
+@click.option("--witness", metavar="FILE|URL", help="Append sealed heads to this file or URL.")
+@click.option("--timeout", metavar="DURATION", help="Maximum duration of the run, such as 30m (default: none).")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+@click.option("--verbose", "-v", is_flag=True, help="Print the output of tools.")
+def command(
+    file: str,
+    variables: tuple[str, ...],
+    inputs: tuple[str, ...],
+    vars_files: tuple[str, ...],
+    mode: str,
+    probe_allow_effects: str,
+    scenario: str | None,
+    record: str | None,
+    config: str | None,
+    actor: str | None,
+    trace: str | None,
+    db: str | None,
+    dsn: str | None,
+    state_dir: str | None,
+    sync: str,
+    policies: tuple[str, ...],
+    evidence: str | None,
+    waits: bool,
+    detach: bool,
+    background: bool,
+    steps: bool,
+    break_glass: str | None,
+    witness: str | None,
+    max_parallel: int,
+    timeout: str | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Run the runbook in FILE: check contracts, apply policies, record every step.
+
+    A real run is always recorded: under `runs/` of the project or of your state directory, or where --trace, --db or
+    --dsn says. `--mode dry-run` runs only previews and shows every reachable outcome; `--mode probe` runs only tools
+    that write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops the run in order and completes
+    its record; a second Ctrl-C exits at once.
+    Exit codes: 0 completed or waiting, 1 invalid runbook, 2 usage error, 3 failed or denied.
+    """
+    options = RunOptions(
+        file=file,
+        given=given_values(variables, inputs, vars_files),
+        mode=mode,  # type: ignore[arg-type]
+        actor=checked_actor(actor),
+        trace=trace,
+        db=db,
+        dsn=dsn,
+        state_dir=state_dir,
+        sync=sync == "full",
+        policies=policies,
+        evidence=evidence,
+        scenario=scenario,
+        record=record,
+        config=config,
+        approvals=approval_mode(waits=waits, detach=detach) or "terminal",
+        break_glass=break_glass,
+        witness=witness,
+        max_parallel=max_parallel,
+        timeout=_seconds(timeout),
+        probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
+    )
+    if background:
+        return start_background(msgspec.structs.replace(options, steps=steps), as_json=as_json)
+    if steps:
+        raise UsageError("`--step` needs `--background`", hint="at a terminal, `gert-tui --step` goes step by step")
+    results = StepResults() if as_json else None
+    executed = _execute(options, sys.stderr if as_json else sys.stdout, results, verbose=verbose, quiet=quiet)
+    return show(executed, as_json=as_json, quiet=quiet, results=results)
+
+
+def _execute(
+    options: RunOptions, stream: TextIO | None, results: StepResults | None, *, verbose: bool, quiet: bool
+) -> Executed:
+    """Execute the run and show its progress on `stream`."""
+    observers: list[Observer] = [results] if results is not None else []
+    begin = None
+    if stream is None:
+        pass  # it is closed: there is no progress to show
+    elif options.mode in ("real", "replay"):
+        observers += [view for view in (make_view(stream=stream, verbose=verbose, quiet=quiet),) if view is not None]
+    elif not quiet:
+        # These runs are short and print more than a live view can show.
+        rehearsal = DryRunView(writer(stream), options.probe_effects)
+        observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
+        begin = rehearsal.begin
+    try:
+        return asyncio.run(execute(options, observers=observers, on_start=_starting(begin)))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for observer in observers:
+            observer.close()
+
+
+def _starting(begin: Callable[[Program, list[str]], None] | None) -> Callable[[Setup], None]:
+    def start(setup: Setup) -> None:
+        if begin is not None:
+            begin(setup.program, secret_names(setup.program))
+
+    return start
+
+
+def start_background(options: RunOptions, *, as_json: bool) -> int:
+    """Start the run in a process of its own, and print its id."""
+    from gert.ecosystem.host.background.launch import start_run  # other runs do not need it
+
+    if options.mode != "real" and options.db is None and options.dsn is None:
+        raise UsageError(f"a {options.mode} in the background needs a ledger", hint="add --db FILE")
+    launched = asyncio.run(start_run(options))
+    if as_json:
+        print_json({"run_id": launched.run_id, "status": "running", "pid": launched.pid})
+    else:
+        where = ledger_arguments(options.db or None) or (
+            f" --state-dir {options.state_dir}" if options.state_dir else ""
+        )
+        print_line(f"{launched.run_id}: running in the background")
+        print_line(f"follow it with: gert logs {launched.run_id} --follow{where}")
+    return 0
+
+
+def approval_mode(*, waits: bool, detach: bool) -> ApprovalMode | None:
+    """The approval mode that --wait or --detach selects; None if neither is given."""
+    if waits and detach:
+        raise UsageError("expected `--wait` or `--detach`, found both", hint="pass only one of them")
+    return "detach" if detach else "wait" if waits else None
+
+
+def checked_actor(actor: str | None) -> str | None:
+    """The actor of --as, checked."""
+    if actor is not None and not actor.strip():
+        raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")
+    return actor
+
+
+def _seconds(timeout: str | None) -> float | None:
+    if timeout is None:
+        return None
+    try:
+        return parse_duration(timeout).total_seconds()
+    except InputError as problem:
+        raise UsageError(problem.message, hint=problem.hint) from None

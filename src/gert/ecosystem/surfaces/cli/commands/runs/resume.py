@@ -1,0 +1,73 @@
+"""`gert resume`: resume a waiting or interrupted run."""
+
+from functools import partial
+from typing import Any, cast, get_args
+
+import click
+
+from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
+from gert.ecosystem.surfaces.cli.commands.runs.resume_command import Redrive, redrive_command
+from gert.ecosystem.surfaces.cli.options import named_run
+from gert.errors import UsageError
+from gert.kernel.events.vocabulary import Reconciliation
+
+CHOICES = get_args(Reconciliation)
+
+
+@click.command(name="resume", epilog="Example: gert resume last --reconcile restart=retry")
+@named_run
+@click.option("--ticket", metavar="TICKET", help="Resume only if the run waits for this ticket.")
+@click.option(
+    "--reconcile",
+    "reconcile",
+    multiple=True,
+    metavar="[STEP=]CHOICE",
+    help="Result of a call whose outcome is unknown: success, failed or retry.",
+)
+@click.option(
+    "--reconcile-output",
+    "outputs",
+    multiple=True,
+    metavar="STEP.NAME=VALUE",
+    help="Output of a call that is reconciled as success; gert asks for required ones at a terminal.",
+)
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set a secret input, which is never recorded."
+)
+@click.option("--allow-running", is_flag=True, help="Resume even if a tool of the run is still running.")
+@redrive_command
+def command(
+    run_id: str,
+    ticket: str | None,
+    reconcile: tuple[str, ...],
+    outputs: tuple[str, ...],
+    allow_running: bool,
+    **shared: Any,
+) -> Redrive:
+    """Resume a waiting or interrupted run: completed steps use their recorded answers, the rest runs live.
+
+    RUN is the id of the run, a unique prefix of it, or `last`.
+    If gert stopped before recording the result of a call, it makes the call again only if its contract is idempotent;
+    otherwise pass the result with --reconcile. While a tool of the run still runs on this machine, gert calls nothing.
+    Two processes never drive the same run.
+    Exit codes: 0 completed or waiting, 1 the record or the runbook has changed, 2 usage error, 3 failed or in doubt.
+    """
+    choices = dict(_choice(text) for text in reconcile)
+    options = ResumeOptions(
+        run_id=run_id,
+        ticket=ticket,
+        reconcile=choices,
+        reconcile_outputs=outputs,
+        allow_running=allow_running,
+        **shared,
+    )
+    return partial(resume, options)
+
+
+def _choice(text: str) -> tuple[str, Reconciliation]:
+    step, equals, choice = text.rpartition("=")
+    if choice not in CHOICES:
+        raise UsageError(
+            f"`--reconcile` takes {', '.join(CHOICES)}, not `{choice}`", hint="for one step, write STEP=retry"
+        )
+    return (step if equals else "*"), cast("Reconciliation", choice)

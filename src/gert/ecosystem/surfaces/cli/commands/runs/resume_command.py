@@ -1,0 +1,86 @@
+"""Options and output that `gert resume` and `gert rerun` share."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Final, Protocol
+
+import click
+
+from gert.ecosystem.host.config.variables import given_values
+from gert.ecosystem.host.run.observer import Observer
+from gert.ecosystem.host.run.options import Executed
+from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor
+from gert.ecosystem.surfaces.cli.live.view import make_view
+from gert.ecosystem.surfaces.cli.render.result import show
+from gert.ecosystem.surfaces.cli.render.step_results import StepResults
+
+_OPTIONS: Final = (
+    click.option("--verbose", "-v", is_flag=True, help="Print the output of tools."),
+    click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error."),
+    click.option("--dsn", metavar="DSN", help="Postgres ledger of the run; env:NAME reads the DSN from a variable."),
+    click.option("--db", metavar="FILE", help="SQLite ledger of the run."),
+    click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
+    click.option("--detach", is_flag=True, help="Exit while the run waits for approvals; `gert resume` resumes it."),
+    click.option("--wait", "waits", is_flag=True, help="Wait for approvals from elsewhere, such as `gert approve`."),
+    click.option("--as", "actor", metavar="ACTOR", help="Actor to record (default: the current user)."),
+    click.option(
+        "--adopt-unsealed",
+        metavar="REASON",
+        help="Continue a run that is not sealed although a signing key is set; the reason is recorded.",
+    ),
+    click.option("--witness", metavar="FILE|URL", help="Append sealed heads to this file or URL."),
+    click.option("--allow-changed", is_flag=True, help="Continue even if the runbook, a tool or a policy has changed."),
+)
+
+
+class Redrive(Protocol):
+    """A resume or rerun that is ready to start."""
+
+    def __call__(self, *, observers: list[Observer]) -> Coroutine[Any, Any, Executed]:
+        """Drive the run and notify `observers`."""
+        ...
+
+
+def redrive_command(prepare: Callable[..., Redrive]) -> Callable[..., int]:
+    """Make a command of a function that prepares a redrive; the shared options reach it as options of the host."""
+
+    @wraps(prepare)
+    def command(
+        inputs: tuple[str, ...],
+        actor: str | None,
+        waits: bool,
+        detach: bool,
+        as_json: bool,
+        quiet: bool,
+        verbose: bool,
+        **own: Any,
+    ) -> int:
+        redrive = prepare(
+            given=given_values((), inputs, ()),
+            actor=checked_actor(actor),
+            approvals=approval_mode(waits=waits, detach=detach),
+            **own,
+        )
+        results = StepResults() if as_json else None
+        executed = _drive(redrive, results, as_json=as_json, quiet=quiet, verbose=verbose)
+        return show(executed, as_json=as_json, quiet=quiet, results=results)
+
+    for option in _OPTIONS:
+        command = option(command)
+    return command
+
+
+def _drive(redrive: Redrive, results: StepResults | None, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
+    stream = sys.stderr if as_json else sys.stdout
+    view = make_view(stream=stream, verbose=verbose, quiet=quiet) if stream is not None else None
+    observers: list[Observer] = [each for each in (view, results) if each is not None]
+    try:
+        return asyncio.run(redrive(observers=observers))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for observer in observers:
+            observer.close()

@@ -1,0 +1,250 @@
+"""`gert trace`: verify, show and export what a run recorded."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import click
+
+from gert.ecosystem.host.config.dsn import read_dsn
+from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
+from gert.ecosystem.host.config.project_root import project_root
+from gert.ecosystem.host.config.state_dir import state_dir as state_directory
+from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
+from gert.errors import UsageError
+from gert.kernel.events.chain import ChainReport
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.seal import Check, SealReport
+from gert.kernel.foundation.text import printable
+
+MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("-", "yellow")}
+# What each check is called when it passed, failed, or was not made.
+TITLES: Final = {
+    "chain": {True: "Chain integrity", False: "Chain broken", None: "Chain not checked"},
+    "answers": {True: "Answers", False: "Answers changed", None: "Answers not checked"},
+    "count": {True: "Number of events", False: "Events missing or added", None: "Number of events not checked"},
+    "complete": {True: "Complete", False: "Incomplete", None: "End not checked"},
+    "head": {True: "Chain head", False: "Chain head wrong", None: "Chain head not checked"},
+    "derived": {True: "Columns of the ledger", False: "Columns of the ledger changed", None: "Columns not checked"},
+    "signature": {True: "Signature valid", False: "Signature invalid", None: "Signature not checked"},
+    "seal": {True: "Seal of the ledger valid", False: "Seal of the ledger invalid", None: "Seal not checked"},
+    "body": {True: "Seal valid", False: "Seal invalid", None: "Seal not checked"},
+}
+MOST_SHOWN: Final = 10
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _takes_trace(command: _Command) -> _Command:
+    """The three ways to name a trace, the same for every subcommand."""
+    for option in (
+        click.option("--run", "run_id", metavar="RUN", help="Run, in place of the argument."),
+        click.option("--dsn", metavar="DSN", help="Read the run from this Postgres ledger; env:NAME for a variable."),
+        click.option("--db", metavar="FILE", help="Read the run from this SQLite ledger."),
+        click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
+        click.argument("file", required=False, metavar="[FILE|RUN]"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(epilog="Example: gert trace verify run.jsonl --key-id prod-2026")
+def command() -> None:
+    """Verify, show and export the trace of a run.
+
+    A trace is a JSONL FILE, `-` for standard input, or a run of a ledger: its id, a unique prefix of it, or `last`.
+    With --db or --dsn it may be left out if the ledger has only one run.
+    """
+
+
+@command.command(epilog="Example: gert trace verify run.jsonl --key-id prod-2026")
+@_takes_trace
+@click.option("--key-id", metavar="ID", help="Demand a signature by this key.")
+@click.option("--require-signature", is_flag=True, help="Demand a signature, by any key that is set.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only what does not hold.")
+def verify(
+    file: str | None,
+    db: str | None,
+    dsn: str | None,
+    state_dir: str | None,
+    run_id: str | None,
+    key_id: str | None,
+    require_signature: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Check that a trace is whole, unchanged, and sealed by a key you trust.
+
+    Keys come from the environment: GERT_TRACE_KEY_<ID>, then GERT_TRACE_SIGNING_KEY. Where one is set, a trace
+    without a signature does not pass. Exits with 0 when the trace holds, 1 when it does not, 2 when there is none,
+    4 when a server cannot be asked.
+    """
+    trace = _trace(file, run_id, state_dir, db, dsn)
+    keys = verification_keys(os.environ, key_id)
+    report, seal = verify_trace(trace, keys, key_id=key_id, require_signature=require_signature)
+    if as_json:
+        print_json(_report(trace, report, seal))
+    else:
+        _print(report, seal, quiet=quiet)
+        demanded = key_id is not None or require_signature
+        if demanded and not len(keys):
+            print_error("no key to verify with is set", key_hint(key_id))
+    return 0 if seal.holds else 1
+
+
+@command.command(epilog="Example: gert trace show run.jsonl --verbose")
+@_takes_trace
+@click.option("--verbose", "-v", is_flag=True, help="Show what each event says in full.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event and line.")
+def show(
+    file: str | None,
+    db: str | None,
+    dsn: str | None,
+    state_dir: str | None,
+    run_id: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Show what happened in a run, event by event.
+
+    Nothing is verified. Lines that cannot be read are reported, and the others shown.
+    """
+    readable = _Readable(_trace(file, run_id, state_dir, db, dsn))
+    if as_json:
+        _print_json(readable)
+    else:
+        from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
+
+        print_timeline(readable, verbose=verbose)
+    return 0 if readable.count else 1
+
+
+@command.command(epilog="Example: gert trace export last --output run.jsonl")
+@_takes_trace
+@click.option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")
+def export(
+    file: str | None,
+    db: str | None,
+    dsn: str | None,
+    state_dir: str | None,
+    run_id: str | None,
+    output: str | None,
+) -> int:
+    """Give the JSONL of a run, byte for byte as it was recorded."""
+    write_out(_trace(file, run_id, state_dir, db, dsn).chunks(), output)
+    return 0
+
+
+def write_out(chunks: Iterator[bytes], output: str | None) -> None:
+    """Give bytes as they are: to a new file, or to standard output."""
+    if output is not None:
+        _write_new(output, chunks)
+    elif sys.stdout is not None:
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+
+
+def _trace(file: str | None, run_id: str | None, state_dir: str | None, db: str | None, dsn: str | None) -> Trace:
+    address = read_dsn(dsn, os.environ) if dsn is not None else None
+    return open_trace(file, db, run_id, address, state_directory(state_dir, project_root(os.getcwd()), os.environ))
+
+
+class _Readable:
+    """The events of a trace that can be read; the other lines are complained about as they come."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Envelope]:
+        unreadable = 0
+        for event in events_of(self._trace):
+            if not isinstance(event, Unreadable):
+                self.count += 1
+                yield event
+                continue
+            unreadable += 1
+            if unreadable <= MOST_SHOWN:
+                print_error(f"line {event.line}: {event.reason}")
+        if unreadable > MOST_SHOWN:
+            print_error(f"{plural(unreadable - MOST_SHOWN, 'more line')} cannot be read")
+        if not self.count:
+            print_error("there are no events")
+
+
+def _print_json(events: _Readable) -> None:
+    import json
+
+    import msgspec
+
+    for event in events:
+        try:
+            # As ASCII: a terminal must not act on what a tool printed.
+            line = json.dumps(msgspec.to_builtins(event), separators=(",", ":"))
+        except RecursionError:
+            print_error(f"event {event.seq}: it is nested too deep to be shown")
+        else:
+            print_line(line)
+
+
+def _write_new(path: str, chunks: Iterator[bytes]) -> None:
+    """Write a new file; an export that fails leaves none that could be taken for a trace."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    except FileExistsError:
+        raise UsageError(f"`{path}` exists already", hint="choose another file") from None
+    except FileNotFoundError:
+        raise UsageError(f"there is no folder `{os.path.dirname(path)}`") from None
+    try:
+        with open(descriptor, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def _print(report: ChainReport, seal: SealReport, *, quiet: bool) -> None:
+    for check in seal.checks:
+        if quiet and check.passed is not False:
+            continue
+        mark, colour = MARKS[check.passed]
+        print_line(f"{click.style(mark, fg=colour)} {TITLES[check.name][check.passed]}: {printable(check.reason)}")
+        if check.name == "chain":
+            _print_breaks(report)
+    if not quiet and seal.holds and not seal.proven:
+        print_line(click.style("The chain holds, and nobody vouches for it: no signature was checked.", fg="yellow"))
+
+
+def _print_breaks(report: ChainReport) -> None:
+    # Where there are events, the check itself names the first break.
+    for each in report.breaks[1 if report.events else 0 : MOST_SHOWN]:
+        print_line(f"  line {each.line}: {printable(each.message)}")
+    if report.break_count > MOST_SHOWN:
+        print_line(f"  and {plural(report.break_count - MOST_SHOWN, 'more break')}")
+
+
+def _report(trace: Trace, report: ChainReport, seal: SealReport) -> dict[str, Any]:
+    return {
+        "valid": seal.holds,
+        "proven": seal.proven,
+        "trace": trace.name,
+        "run_id": report.run_id,
+        "events": report.events,
+        "head": report.head,
+        "complete": report.complete,
+        "signed_by": seal.signed_by,
+        "sealed": seal.sealed,
+        "after_seal": seal.after_seal,
+        "torn": report.torn,
+        "breaks": [{"line": each.line, "kind": each.kind, "message": each.message} for each in report.breaks],
+        "break_count": report.break_count,
+        "checks": [_check(each) for each in seal.checks],
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {"number": check.number, "name": check.name, "passed": check.passed, "reason": check.reason}

@@ -1,0 +1,1 @@
+"""Commands about what runs call: tools, extensions, inputs, models, skills and runners."""

@@ -1,0 +1,1 @@
+"""Rules about documents other than runbooks."""
