@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Log, Static, Tree
+from textual.widgets import DataTable, Log, Select, Static, Tree
 
 from gert.ecosystem.surfaces.tui.app import GertApp
 from gert.ecosystem.surfaces.tui.desk import Desk
@@ -152,7 +152,12 @@ async def on_top(pilot: "Pilot[int]", app: GertApp, kind: type[Any]) -> Any:
     """Wait until a screen of a kind is on top, and has been laid out."""
     await eventually(
         pilot,
-        lambda: isinstance(app.screen, kind) and app.screen.is_running and bool(app.screen.size),
+        lambda: (
+            isinstance(app.screen, kind)
+            and app.screen.is_running
+            and bool(app.screen.size)
+            and all(each.children for each in app.screen.query(Select))
+        ),
         lambda: f"{kind.__name__} is not on top, but {type(app.screen).__name__}:\n{text_of(app)}",
     )
     await pilot.pause()

@@ -392,7 +392,9 @@ def test_leaving_asks_and_the_run_goes_on(desk: Desk) -> None:
         await pilot.press("q")
         await on_top(pilot, app, Confirm)
         app.screen.query_one("#choice-stop", Button).press()
-        await eventually(pilot, lambda: desk.runs()[0].status == "cancelled")
+        # The screen ends: there is nothing to pause.
+        while not app.parting or [each.status for each in desk.runs()] != ["cancelled"]:
+            await asyncio.sleep(0.05)
 
     app = on_screen(desk, again, run=(desk.place, desk.find(runs[0][:20])))
     assert app.parting[0].startswith(f"run {runs[0]}: ")
@@ -442,6 +444,7 @@ def test_a_form_that_is_refused_says_why_and_keeps_what_was_typed(desk: Desk) ->
         await press_button(app, pilot, "start")
         shown = await until(pilot, app, "no value for")
         assert "`host`" in shown
+        await on_top(pilot, app, StartForm)
         assert app.screen.query_one("#input-size", Select).value == "large"
 
     on_screen(desk, work)

@@ -132,7 +132,7 @@ def begin(terminal: Terminal) -> None:
     ],
 )
 def test_an_incident_with_an_approval_given_by_a_command_meanwhile(
-    project: Path, tmp_path: Path, terminals: list[Terminal], size: tuple[int, int], exported: dict[str, str]
+    project: Path, tmp_path: Path, terminals: list[Terminal], size: tuple[int, int], exported: dict[str, Any]
 ) -> None:
     terminal = Terminal(tmp_path, "incident.yaml", size=(100, 30), **exported)
     terminals.append(terminal)
