@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -69,7 +70,8 @@ async def _until(pilot: Any, holds: Callable[[], bool]) -> None:
 
 def _save(app: App[Any], name: str, folder: str) -> None:
     with open(os.path.join(folder, f"tui-{name}.svg"), "w", encoding="utf-8") as file:
-        file.write(app.export_screenshot(title="gert-tui"))
+        # No font is loaded from elsewhere: the reader's own serves.
+        file.write(re.sub(r"@font-face \{.*?\}", "", app.export_screenshot(title="gert-tui"), flags=re.DOTALL))
 
 
 def _waits(app: App[Any], kind: str) -> bool:

@@ -96,8 +96,13 @@ PARTS = (
     ("tool", "apiVersion: tool/v0\n", {"contract", "actions", "secrets"}),
     ("runbook", "apiVersion: kernel/v0\n", {"meta", "tools", "steps"}),
 )
-VALUES = ("docs/running.md: confirm", "docs/template-language.md: url", "docs/template-language.md: name")
-"""Evidence and data, which are no documents: their first keys."""
+VALUES = (
+    "docs/running.md: confirm",
+    "docs/template-language.md: url",
+    "docs/template-language.md: name",
+    "docs/tui.md: keys",
+)
+"""Evidence, data and keys of the screen, which are no documents: their first keys."""
 
 
 @pytest.mark.parametrize(("place", "text"), YAML_BLOCKS, ids=[place for place, _ in YAML_BLOCKS])
@@ -288,7 +293,7 @@ GLOSSARY = (
     "run, step, request, answer, event, trace, ledger, mirror, lease, fence, head, snapshot, seal, check, "
     "replay, channel, witness, ticket, response, inbox, "
     "outcome, verdict, contract, policy, floor, lane, scope, world, scenario, golden, skill, plan, runner, redrive, "
-    "extension, server, peer"
+    "extension, server, peer, span"
 )
 
 

@@ -80,7 +80,7 @@ def unknown(line: str) -> str | None:
         command, context = inner, click.Context(inner, info_name=name, parent=context)
     options = {option for each in command.get_params(context) for option in [*each.opts, *each.secondary_opts]}
     for word in words:
-        if word in ("|", "&&", ">", ">>", "&", "…", ";"):
+        if word in ("|", "&&", ">", ">>", "&", "…", ";", "--"):
             break
         if word.startswith("--") and word.partition("=")[0].rstrip(",.;") not in options:
             return word
