@@ -23,7 +23,7 @@ SLOW: Final = (
     "ecosystem/ledger/test_postgres.py",
     "ecosystem/ledger/test_postgres_every_call.py",
     "ecosystem/ledger/test_postgres_failures.py",
-    "ecosystem/ledger/test_waiting.py",
+    "ecosystem/ledger/test_waiters.py",
     "ecosystem/ledger/test_life.py",
     "ecosystem/host/agent/test_promises_killed.py",
     "ecosystem/surfaces/cli/runs/test_run_ledger.py",

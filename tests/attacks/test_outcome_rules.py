@@ -130,7 +130,7 @@ def test_policies_are_tested_and_explained_on_outcomes(project: Project) -> None
     assert "one at a time" in words
     project.runbook(end("no_action"), ends=False)
     explained = project.gert("explain", "book.yaml", "--policy", "p.yaml", "--json").ended(0).said["steps"]
-    assert [(each["type"], each["decision"], each["notify"]) for each in explained] == [
+    assert [(each["step_type"], each["decision"], each["notify"]) for each in explained] == [
         ("end", "require-approval", ["ann"])
     ]
 

@@ -101,7 +101,7 @@ def test_where_slack_says_who_answers_nobody_answers_with_the_link_it_shows(tmp_
         assert page.status == 200
         assert "Restart it" in page.text
         assert "<form" not in page.text
-        assert "Answer where you were asked" in page.text
+        assert "Respond with the buttons of the message" in page.text
         got = await house.send({**form, "k": link})
         assert got.status == 403
         assert house.now().responses == ()
