@@ -173,7 +173,7 @@ class ChildPeer:
             await asyncio.wait([self._watcher])
 
     async def _say_farewell(self, method: str, until: float) -> None:
-        """Call the last method; whatever it answers, the connection ends."""
+        """Call the last method; the connection ends after any answer."""
         called = self._loop.create_task(self.peer.call(method, {}))
         try:
             await asyncio.wait([called], timeout=until - self._loop.time())

@@ -251,7 +251,7 @@ class Script:
         return [_response(block.approver or METHOD, block.approved, block.reason)]
 
     def _agreed(self, request: ApprovalRequest, reason: str | None = None) -> Iterator[Response]:
-        """Yield as many approvals as required, from those who may approve; else from others, which the run refuses."""
+        """Yield the required approvals, from people who may approve; else from others, which the run refuses."""
         listed = request.admitted
         # One person, in any spelling of the name.
         known = [{person_key(who) for who in each} for each in listed]

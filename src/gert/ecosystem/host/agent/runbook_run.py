@@ -1,4 +1,4 @@
-"""The run of a runbook that a tool call of an agent stands for: found by its id, started once, resumed, waited for."""
+"""The runbook run behind a tool call of an agent: found by its id, started once, resumed, waited for."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _MOST_TEXT: Final = 64 * 1024
 class RunbookRun:
     """One run of a runbook, driven by a process of its own.
 
-    tool_name: the tool that stands for it
+    tool_name: the tool that calls it
     options: how it is started; its id is that of the request
     outputs: outputs of steps that are part of the result, as `STEP.NAME`
     """
@@ -130,7 +130,7 @@ class RunbookRun:
             raise
 
     def _interruption(self, head: Head) -> GertError:
-        """Why a run that was resumed does not go on."""
+        """Why a resumed run does not continue."""
         tickets = head.runbook.tickets if head.runbook is not None else ()
         if not tickets:
             return RunError(

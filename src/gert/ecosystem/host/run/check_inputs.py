@@ -39,7 +39,7 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one binding: its value, or the problem; the value of a secret is a placeholder."""
+    """The result of one binding: its value, or the problem; the value of a secret is a placeholder."""
 
     input: str
     source: str

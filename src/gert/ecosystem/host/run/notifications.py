@@ -77,7 +77,7 @@ async def send_notices(
     redactor: Redactor,
     host: str = "gert",
 ) -> list[WebhookSent]:
-    """Send all notices of a run at once, and report what became of each.
+    """Send all notices of a run concurrently, and report the result of each.
 
     Cancelled, it gives up what is still under way, and says that.
     """

@@ -37,7 +37,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     steps: a controlled run waits for a message before every call
     run_id: the id of the run, where the caller chooses it
     principal: the actor, where it is an agent
-    require_signed: approvals need a signature, whatever policies say
+    require_signed: approvals need a signature, even if no policy requires one
     """
 
     file: str

@@ -165,7 +165,7 @@ class Prepared:
         held = (self.environ.get(name, "") for name in secret_names(self.program))
         declared = [part for value in held for part in credentials_of(value)]
         known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
-        # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
+        # Output is decoded as UTF-8 in any case: a secret that is not UTF-8 is also searched in its decoded form.
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
         return Redactor([*known, *read, *map(marked, known)])
 

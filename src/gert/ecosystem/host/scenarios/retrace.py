@@ -90,7 +90,7 @@ async def _collect_asks(setup: Setup, record: Record, same: Same) -> dict[str, R
 
 
 def _is_at_same_path(recorded: Envelope, again: Envelope) -> bool:
-    """Whether an event repeats another one in a run of a changed runbook, whatever its result."""
+    """Whether an event repeats another one in a run of a changed runbook, with any result."""
     return (recorded.type, recorded.path) == (again.type, again.path)
 
 

@@ -58,7 +58,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def error_json(message: str, hint: str | None = None) -> str:
-    """Return the result that tells a model that its call failed or was refused."""
+    """Return the message to a model that its call failed or was refused."""
     return canonical_json_dumps({"error": message} if hint is None else {"error": message, "hint": hint})
 
 

@@ -63,7 +63,7 @@ class _Calls:
         self._counts: Counter[str] = Counter()
 
     async def call(self, tool_name: str, arguments: dict[str, Any]) -> str:
-        """Call a tool and return what the model is told."""
+        """Call a tool and return the text for the model."""
         given = canonical_json_dumps(to_jsonable_python(arguments))
         prefix = f"call_{sha256_hex(canonical_json_dumps([tool_name, given]).encode())[:_DIGITS]}"
         self._counts[prefix] += 1

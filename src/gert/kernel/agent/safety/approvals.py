@@ -264,7 +264,7 @@ class _Taking:
             # Responses from the inbox were judged with the demands of the ledger when they were looked at.
             self._new = tuple(each if each is also else _as_demanded(each, state.ticket) for each in given)
         count = tally(ticket, (*state.counted, *self._new))
-        # A rejection does not depend on the exact call: it stands even if the call has changed.
+        # A rejection does not depend on the exact call: it counts even if the call has changed.
         self._outdated = is_outdated and not count.is_rejected
         self.count = count.outdated(CHANGED) if self._outdated else count
 

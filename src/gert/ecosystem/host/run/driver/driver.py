@@ -96,7 +96,7 @@ class Driver:
         step is fed no more of them, and its events are not emitted
     on_recorded: checks each recorded answer and its request before the run gets it; an exception stops the run
     on_live: called once when no recorded answer is left, with the requests that were announced and have no answer
-    clock: tells when an answer is taken; without one, time passes only as answers say they took
+    clock: gives the time at which an answer is taken; without one, only the durations of answers advance time
     claim_of: the execution that a request counts as; one that exceeds a limit is denied and not made
     gate: awaited before a request is put to the world; gives the message that let it pass, if one did
     """
@@ -137,7 +137,7 @@ class Driver:
         # Requests that are under way, and since when.
         self._unanswered: dict[str, float] = {}
         self._waiting: list[tuple[Lane, Request[Any]]] = []
-        # A cancellation that was requested, and one that lanes are being told of.
+        # A requested cancellation, and one that is being delivered to lanes.
         self._wish: str | None = None
         self._reason: str | None = None
         self._is_finally = False
@@ -182,7 +182,7 @@ class Driver:
         except Suspended:
             raise
         except Exception:
-            # Whatever went wrong, the events before it are on record.
+            # Events before any failure are on record.
             with suppress(TraceError):
                 await self._journal.settle()
             raise
@@ -219,7 +219,7 @@ class Driver:
             self._idle = self._clock.idle() if self._clock is not None else ()
 
     def _end_cancellation(self) -> None:
-        """The run was told, or has ended by itself: what it requests from now on, it requests in `finally`."""
+        """The cancellation was delivered, or the run has ended: later requests are those of `finally`."""
         self._reason = self._wish = None
         self._arrivals = deque(entry for entry in self._arrivals if entry[0] is not None)
 

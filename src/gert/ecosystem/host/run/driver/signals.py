@@ -36,7 +36,7 @@ def limited(work: "Cancellable", timeout: float | None) -> Iterator[None]:
 
 
 class Cancellable(Protocol):
-    """What can be told to stop: a run, or a task."""
+    """What can be cancelled: a run, or a task."""
 
     def cancel(self, reason: str, /) -> object:
         """Stop what is under way."""

@@ -61,7 +61,7 @@ def known_skills(case: Case) -> Iterator[Finding]:
 
 
 def _secret(step: ToolStep, action: ActionBlock, skill: Skill) -> Iterator[Finding]:
-    """D82: a skill that needs a secret is told which one, and no other is."""
+    """D82: a skill that needs a secret gets a `secret_ref`, and no other skill does."""
     if action.plan is None and bool(skill.required_secrets) is not (action.secret_ref is not None):
         message = "needs a `secret_ref`" if skill.required_secrets else "takes no `secret_ref`"
         hint = "set `secret_ref` on the action of the tool" if skill.required_secrets else "remove it from the tool"
