@@ -51,7 +51,7 @@ def requested(decision: Decision, by: str, groups: dict[str, tuple[str, ...]]) -
         request_hash="sha256:1",
         min_approvers=decision.min_approvers,
         approvers=tuple(tuple(sorted(each.listed)) for each in lists),
-        admitted=tuple(tuple(sorted(each.everybody(groups))) for each in lists),
+        admitted=tuple(tuple(sorted(each.all_people(groups))) for each in lists),
         separation_of_duties=decision.separation_of_duties,
         require_signed_approvals=decision.require_signed_approvals,
         requested_by=by,

@@ -157,5 +157,5 @@ def test_the_verdict_of_a_model_becomes_outputs(change: dict[str, Any], expected
 def test_a_judge_without_anything_to_judge_or_without_json_fails() -> None:
     with pytest.raises(InputError, match="nothing to judge"):
         asyncio.run(judge({"items": {}}, {}))
-    with pytest.raises(InputError, match="did not answer with the JSON"):
+    with pytest.raises(InputError, match="did not answer with the requested JSON"):
         asyncio.run(judge({"items": ITEMS}, {"LLM_PROVIDER": "echo"}))

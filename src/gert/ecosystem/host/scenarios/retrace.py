@@ -56,7 +56,7 @@ async def retrace(
     if setup.started.runbook_hash != record.started.runbook_hash and not force:
         raise UsageError(
             f"the runbook has changed since run `{record.run_id}`",
-            hint="--force makes a scenario of it all the same, where the run still goes the same way",
+            hint="--force creates the scenario anyway, if the run still takes the same path",
         )
     recording = Recording(target.path, runbook)
     recording.asks = await _collect_asks(setup, record, _is_at_same_path if force else is_alike)

@@ -10,7 +10,7 @@ from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.json_path import follow
 
 CANDIDATE = "candidate"
-"""The argument that a gate's tool gets without being asked for, if it declares it or the fields of the draft."""
+"""The argument that a gate's tool gets implicitly, if it declares it or the fields of the draft."""
 
 _PASS_FIELDS = ("passed", "pass", "ok", "success")
 _PASS_STATUS = ("passed", "success", "ok")

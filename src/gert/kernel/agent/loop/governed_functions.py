@@ -71,8 +71,8 @@ class _Calls:
         run = self._run
         while True:
             try:
-                [told] = await self._round.run(run.run_id, prefix, (call,), first=place)
-                return told.text
+                [reply] = await self._round.run(run.run_id, prefix, (call,), first=place)
+                return reply.text
             except ApprovalRequiredError as error:
                 decided = await run.kernel.wait_for_approval(
                     run_id=run.run_id, tenant=run.tenant, approval_key=error.approval_key, timeout_seconds=self._wait

@@ -42,7 +42,7 @@ FED_BACK: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CallReply:
     """The text for the model about its call.
 
     succeeded: the tool returned; otherwise the text says why not
@@ -54,7 +54,7 @@ class Told:
     replayed: bool
 
 
-After = Callable[[int, ToolCall, Told], Coroutine[Any, Any, None]]
+After = Callable[[int, ToolCall, CallReply], Coroutine[Any, Any, None]]
 
 
 class ToolRound:
@@ -73,7 +73,7 @@ class ToolRound:
 
     async def run(
         self, run_id: str, prefix: str, calls: Sequence[ToolCall], after: After | None = None, *, first: int = 1
-    ) -> list[Told]:
+    ) -> list[CallReply]:
         """Run calls concurrently and return the text for the model about each, in their order.
 
         An error that the model does not see is raised when all calls have ended, so that each is on record.
@@ -81,13 +81,13 @@ class ToolRound:
         after: called with the place, the call and the text for the model, when the call has ended
         first: the place of the first call
         """
-        results: dict[int, Told] = {}
+        results: dict[int, CallReply] = {}
 
         async def one(place: int, call: ToolCall) -> None:
-            told = await self._one(run_id, self.key(prefix, place, call.tool_name), call, place - first)
-            results[place] = told
+            reply = await self._one(run_id, self.key(prefix, place, call.tool_name), call, place - first)
+            results[place] = reply
             if after is not None:
-                await after(place, call, told)
+                await after(place, call, reply)
 
         async def one_after_another(chosen: Sequence[tuple[int, ToolCall]]) -> None:
             for place, call in chosen:
@@ -104,11 +104,11 @@ class ToolRound:
             raise errors[0]
         return [results[place] for place, _ in numbered]
 
-    async def _one(self, run_id: str, key: str, call: ToolCall, before: int) -> Told:
+    async def _one(self, run_id: str, key: str, call: ToolCall, before: int) -> CallReply:
         """Run a call and return the text for the model; `before` is the number of earlier calls in its turn."""
         refusal = await self._kernel.recorded_context(run_id=run_id, tenant=self._tenant, step_key=key)
         if refusal is not None:
-            return Told(refusal, succeeded=False, replayed=True)
+            return CallReply(refusal, succeeded=False, replayed=True)
         try:
             if before >= MOST_CALLS:
                 raise InputError(f"a turn may call at most {MOST_CALLS} tools")
@@ -121,11 +121,11 @@ class ToolRound:
                 arguments=call.arguments_json,
                 step_key=key,
             )
-            return Told(result.result_json, succeeded=True, replayed=result.replayed)
+            return CallReply(result.result_json, succeeded=True, replayed=result.replayed)
         except FED_BACK as error:
             if getattr(error, "in_doubt", False):
                 raise
-            return Told(await self._refused(run_id, key, error), succeeded=False, replayed=False)
+            return CallReply(await self._refused(run_id, key, error), succeeded=False, replayed=False)
 
     async def _refused(self, run_id: str, key: str, error: GertError) -> str:
         """Record the text for the model, so that a resumed run shows it the same."""

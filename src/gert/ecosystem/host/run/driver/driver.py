@@ -45,7 +45,7 @@ CANCEL: Final = "!cancel"
 _PATIENCE: Final = 500
 """How many events a lane may emit before signals and timers get a turn."""
 _TOGETHER: Final = 8
-"""How many requests are collected before they are put to the world: the first are under way while more lanes begin."""
+"""How many requests are collected before they are put to the world: the first run while more lanes begin."""
 
 
 class JournalPort(Protocol):
@@ -134,7 +134,7 @@ class Driver:
         self._arrivals: deque[tuple[Lane | None, RecordedAnswer]] = deque()
         self._arrived = asyncio.Event()
         self._open = 0
-        # Requests that are under way, and since when.
+        # Requests in flight, and since when.
         self._unanswered: dict[str, float] = {}
         self._waiting: list[tuple[Lane, Request[Any]]] = []
         # A requested cancellation, and one that is being delivered to lanes.
@@ -192,7 +192,7 @@ class Driver:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel(self, reason: str, message_id: int | None = None, *, even_finally: bool = False) -> None:
-        """Stop what is under way: every open request is answered with a cancellation, and no more lanes begin.
+        """Stop: every open request is answered with a cancellation, and no more lanes begin.
 
         The steps of `finally` run however the run ended, so they are stopped only where the caller says so.
         """
@@ -387,7 +387,7 @@ class Driver:
 
     async def _ask(self) -> None:
         """Put the waiting requests to the world, once every event is durable and every execution claimed."""
-        self._put(await self._journal.settle(self._claims()))
+        self._start_requests(await self._journal.settle(self._claims()))
 
     def _claims(self) -> list[Claim]:
         """The claims of the requests that the world would be asked; none where the run is being cancelled."""
@@ -395,7 +395,7 @@ class Driver:
             return []
         return [claim for _, ask in self._asked if (claim := self._claim_of(ask)) is not None]
 
-    def _put(self, refused: Mapping[str, int]) -> None:
+    def _start_requests(self, refused: Mapping[str, int]) -> None:
         asked, self._asked = self._asked, []
         self._open += len(asked)
         for lane, ask in asked:
@@ -413,9 +413,9 @@ class Driver:
             self._unanswered[ask.key] = time.monotonic()
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
-            task.add_done_callback(partial(self._ended, lane, ask))
+            task.add_done_callback(partial(self._answer_cancelled, lane, ask))
 
-    def _ended(self, lane: Lane, ask: Request[Any], task: "asyncio.Task[None]") -> None:
+    def _answer_cancelled(self, lane: Lane, ask: Request[Any], task: "asyncio.Task[None]") -> None:
         """Answer a request that was cancelled: a task that had not begun never gets to do so itself.
 
         One that was answered while it was being cancelled is not answered again.

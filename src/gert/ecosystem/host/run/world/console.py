@@ -213,7 +213,7 @@ async def _readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[None] = loop.create_future()
     try:
-        loop.add_reader(descriptor, _settle, arrived)
+        loop.add_reader(descriptor, _set_done, arrived)
     except (PermissionError, NotImplementedError):
         # A file or device that never waits; or a system whose loop cannot watch, where the run waits with us.
         return
@@ -227,7 +227,7 @@ def _has_styles() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _settle(arrived: asyncio.Future[None]) -> None:
+def _set_done(arrived: asyncio.Future[None]) -> None:
     if not arrived.done():
         arrived.set_result(None)
 

@@ -13,7 +13,7 @@ _ONCE = "a plan is executed once; run the step again with a new approval"
 
 
 def runner_meta(tool: Tool) -> Iterator[Finding]:
-    """D82: what a skill says is not said by the tool."""
+    """D82: a tool does not repeat keys of its skill."""
     for path, secrets in ((("secrets",), tool.secrets), (("meta", "secrets"), tool.meta.secrets)):
         if secrets:
             hint = "set `secret_ref` on the action; only the runner resolves it"
