@@ -68,7 +68,7 @@ def test_a_url_is_a_compatible_server_and_its_key_is_in_the_variable_that_is_nam
         pytest.param(ASK, {"LLM_PROVIDER": "http://example.com/v1"}, InputError, "https", id="a key in the clear"),
     ],
 )
-def test_what_cannot_be_asked_is_said(
+def test_an_invalid_question_is_an_error(
     question: Question, environ: dict[str, str], kind: type[Exception], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
