@@ -34,8 +34,8 @@ PAGE = """# Compatibility
 schema is refused, and never touched. SQLite and Postgres share their tables.
 
 **Ledger format.** The line of an event, its chain and its seal are described in the [trace format](trace-format.md).
-Within one format, a ledger written by any version is read and verified by every later one; readers pass over events
-and fields they do not know. What changes the bytes that are hashed or signed is a new format, and the old one stays
+Within one format, a ledger written by any version is read and verified by every later one; readers ignore
+unknown events and fields. A change of the bytes that are hashed or signed is a new format, and the old one stays
 readable.
 
 **Python names.** What `gert.agent` exports is listed in [kernel_behavior_index.json](kernel_behavior_index.json),

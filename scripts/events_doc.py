@@ -18,7 +18,7 @@ Every event that can stand in a trace. This page is generated from the catalogue
 
 An event is one line of JSON; what surrounds its `data` is described in the
 [trace format](trace-format.md). Fields that are not required are left out when they have nothing to say.
-Readers pass over events and fields they do not know. Agent runs also have the `approval_…` events of runbook runs.
+Readers ignore unknown events and fields. Agent runs also have the `approval_…` events of runbook runs.
 """
 
 CATALOGUES = {

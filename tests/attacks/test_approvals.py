@@ -588,7 +588,7 @@ def key_in_the_record(project: Project) -> str:
 SAME = "what was approved is exactly what is started"
 SECRET = "a secret input is bound by an HMAC under a key of the run"
 TOLD = "what the approver cannot see, the approver is told about"
-FILE = "the runbook, the tool file, the command or an input is not what was asked for"
+FILE = "the runbook, the tool file, the command or an input differs from the request"
 NO = "a rejection fails the step, whatever changes after it"
 BOB = "rejected by `bob`: not today"
 KEPT = "an answer that cannot be verified here is kept, and decides nothing before the run has verified it"

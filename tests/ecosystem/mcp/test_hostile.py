@@ -28,7 +28,7 @@ def log(tmp_path: Path) -> Path:
         pytest.param("old-protocol", "transport", "Unsupported protocol version", id="speaks an unknown protocol"),
         pytest.param("giant", "transport", "a message is longer than 1048576 bytes", id="a giant answer"),
         pytest.param("endless-line", "transport", "a message is longer than 1048576 bytes", id="a line without end"),
-        pytest.param("flood", "transport", "10000 messages that were not asked for", id="a flood of notifications"),
+        pytest.param("flood", "transport", "10000 unrequested messages", id="a flood of notifications"),
         pytest.param("not-json", "transport", "it prints text on standard output", id="text instead of messages"),
         pytest.param("endless-list", "transport", "lists tools without end", id="a list without end"),
         pytest.param("circular-list", "transport", "lists tools without end", id="a list that goes in a circle"),

@@ -256,7 +256,7 @@ def test_text_is_told_as_it_comes(end: str) -> None:
     assert server.requests[0].said["stream"] is True
 
 
-def test_streamed_tool_calls_are_told_to_nobody() -> None:
+def test_streamed_tool_calls_reach_no_token_callback() -> None:
     block = {"type": "tool_use", "name": "weather", "input": {}}
     events = message_events(
         [

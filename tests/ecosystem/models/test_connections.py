@@ -79,7 +79,9 @@ def test_no_cookie_is_kept() -> None:
         ("SSL_CERT_FILE", "/nowhere/hunter2.pem"),
     ],
 )
-def test_an_environment_in_which_nobody_can_connect(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_an_unusable_proxy_or_certificate_setting_is_a_configuration_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(ModelPermanentError) as caught:
         asked(adapter_for("chat", "https://models.invalid/v1"), ask("chat"))
@@ -98,7 +100,7 @@ def self_signed(folder: Path) -> ssl.SSLContext:
     return context
 
 
-def test_a_certificate_nobody_vouches_for_is_said_and_nobody_is_asked_again(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_reported_and_not_retried(tmp_path: Path) -> None:
     context, accepted = self_signed(tmp_path), 0
 
     def accept(listener: socket.socket) -> None:
@@ -147,7 +149,7 @@ def test_a_model_may_think_for_minutes() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full queue refuses, or has no end")
-def test_a_server_that_takes_nobody_in_is_given_up_early_and_tried_again() -> None:
+def test_a_server_that_accepts_no_connection_times_out_early_and_is_retried() -> None:
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -147,7 +147,7 @@ def test_waits_grow_and_are_bounded(told: float | None, made: int, least: float,
     assert least <= waits <= most
 
 
-def test_nobody_waits_for_longer_than_allowed() -> None:
+def test_a_call_waits_no_longer_than_allowed() -> None:
     assert pause_after(ModelTransientError("x", retry_after=61.0), 0, Limits(max_retry_after_seconds=60)) is None
 
 

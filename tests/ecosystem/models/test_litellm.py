@@ -200,7 +200,7 @@ def test_answers_that_are_none(said: object) -> None:
         (completion(refusal="I will not."), "refusal"),
     ],
 )
-def test_an_answer_nobody_can_use_is_paid_for_all_the_same(said: dict[str, Any], category: str) -> None:
+def test_an_unusable_answer_is_still_paid_for(said: dict[str, Any], category: str) -> None:
     with pytest.raises(ModelPermanentError) as caught:
         complete(quick(Told(Dumped(body=said))))
     assert caught.value.category == category
@@ -209,7 +209,7 @@ def test_an_answer_nobody_can_use_is_paid_for_all_the_same(said: dict[str, Any],
     assert caught.value.usage.prompt_tokens > 0
 
 
-def test_half_a_character_is_said_and_nobody_is_asked() -> None:
+def test_a_lone_surrogate_is_reported_without_a_call() -> None:
     told = Told(completion(GOOD))
     with pytest.raises(ModelPermanentError, match="a lone surrogate"):
         complete(quick(told), prompt="a\ud800b")

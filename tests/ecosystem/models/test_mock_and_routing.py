@@ -111,7 +111,7 @@ def test_who_is_not_known(model: str) -> None:
     assert caught.value.category == "model_not_found"
 
 
-def test_somebody_can_be_asked_for_everything_else() -> None:
+def test_a_given_port_is_used_in_place_of_a_vendor() -> None:
     mock = MockModelPort(output={"healthy": True})
     assert complete(RoutingModelPort(default=mock, environ={}), model="llama3.2").output == Verdict(healthy=True)
     assert complete(RoutingModelPort(ports={"openai": mock}, environ={})).output == Verdict(healthy=True)

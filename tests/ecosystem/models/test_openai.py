@@ -208,7 +208,7 @@ def test_a_remark_beside_tool_calls_is_kept_as_an_item_only() -> None:
     ],
     ids=["an object is sorted", "half an object", "a list", "no number", "a deep one", "nothing is no arguments"],
 )
-def test_arguments_that_are_no_object_are_left_to_whoever_checks_them(written: str, read: str) -> None:
+def test_arguments_that_are_no_object_are_left_to_the_validator(written: str, read: str) -> None:
     with serving(http(200, response(function_call("no_such_tool", written)))) as server:
         result = asked(openai(server.url()), request(tools=[WEATHER]))
     assert result.tool_calls == (ToolCall("no_such_tool", read, "call_1"),)
@@ -470,7 +470,7 @@ def test_connections_that_fail(answer: Answer, kind: type[ModelError], category:
             error = error.__cause__
 
 
-def test_nobody_is_there() -> None:
+def test_no_server_is_there() -> None:
     with pytest.raises(ModelTransientError, match="cannot connect"):
         asked(openai(f"http://127.0.0.1:{closed_port()}/v1"), request())
 
@@ -952,6 +952,6 @@ def test_no_output_tokens_are_no_output(kind: Any, most: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "way"), [(OpenAIAdapter, "auto"), (OpenAICompatibleAdapter, "tool"), (AnthropicAdapter, "json")]
 )
-def test_a_way_nobody_knows_is_refused(kind: Any, way: str) -> None:
+def test_an_unknown_structured_output_is_refused(kind: Any, way: str) -> None:
     with pytest.raises(InputError, match=f"found `{way}`"):
         kind(base_url="http://127.0.0.1:1", structured_output=way)

@@ -161,7 +161,7 @@ USED = {"chat": (19, 10), "responses": (36, 87), "messages": (20, 6)}
 
 
 @pytest.mark.parametrize("mode", ["chat", "responses", "messages"])
-def test_an_answer_nobody_can_read_is_paid_for_beside_the_one_that_came_after_it(mode: str) -> None:
+def test_an_unreadable_answer_is_paid_for_beside_the_next_one(mode: str) -> None:
     good = {"chat": completion(GOOD), "responses": response(output_text(GOOD)), "messages": message(text_block(GOOD))}
     limits = Limits(timeout_seconds=15, max_retries=1, initial_backoff_seconds=0)
     sent, said = USED[mode]
@@ -173,7 +173,7 @@ def test_an_answer_nobody_can_read_is_paid_for_beside_the_one_that_came_after_it
 
 
 @pytest.mark.parametrize("mode", ["chat", "responses", "messages"])
-def test_answers_nobody_can_read_are_paid_for_also_where_none_comes_after_them(mode: str) -> None:
+def test_unreadable_answers_are_paid_for_even_without_a_next_one(mode: str) -> None:
     limits = Limits(timeout_seconds=15, max_retries=2, initial_backoff_seconds=0)
     sent, said = USED[mode]
     with serving(http(200, NAMELESS[mode])) as server, pytest.raises(ModelError) as caught:
@@ -223,7 +223,7 @@ for _ in range(300):
     DEEP = {"a": DEEP}
 
 
-def test_arguments_too_deep_to_be_sorted_are_left_to_whoever_checks_them() -> None:
+def test_arguments_too_deep_to_be_sorted_are_left_to_the_validator() -> None:
     with serving(http(200, message(tool_use("weather", DEEP)))) as server:
         result = asked(adapter_for("messages", server.url("")), ask("messages", tools=[WEATHER]))
     assert json.loads(result.tool_calls[0].arguments_json) == DEEP

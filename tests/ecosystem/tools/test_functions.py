@@ -334,7 +334,7 @@ def test_two_tools_are_not_called_the_same() -> None:
         pytest.param(lambda made: made.arguments_model("look_upp"), id="arguments_model"),
     ],
 )
-def test_a_tool_nobody_registered_is_refused_by(ask: Callable[[LocalToolRegistry], object]) -> None:
+def test_an_unregistered_tool_is_refused_by(ask: Callable[[LocalToolRegistry], object]) -> None:
     with pytest.raises(InputError, match="there is no tool `look_upp`") as refused:
         ask(registry(look_up))
     assert refused.value.hint == "did you mean `look_up`?"
@@ -967,7 +967,7 @@ async def hangs(context: ToolExecutionContext, arguments: dict[str, Any]) -> Non
     await asyncio.Event().wait()
 
 
-def test_nobody_can_tell() -> None:
+def test_an_outcome_is_unknown_without_an_answer_of_the_reconciler() -> None:
     assert looked(None) is None
     assert looked(cannot_tell) is None
 

@@ -141,7 +141,7 @@ def test_what_is_no_number_is_not_called_with_as_nothing(function: Callable[...,
         registered(function).validate("tool", given)
 
 
-def test_a_name_nobody_declared_is_not_repeated_at_length() -> None:
+def test_an_undeclared_name_is_not_repeated_at_length() -> None:
     with pytest.raises(InputError, match="extra inputs") as refused:
         registered(wide).validate("tool", {"k" * 100_000: 1, "width": 2})
     assert len(refused.value.message) < 2000

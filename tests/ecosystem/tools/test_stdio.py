@@ -394,7 +394,7 @@ def test_what_this_process_inherited_no_tool_gets(way: str) -> None:
     assert answer.outputs == {"it": "['0', '1', '2']\n"}
 
 
-def test_a_library_in_somebody_elses_process_leaves_its_descriptors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_in_another_process_leaves_its_descriptors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "_private", Event())
     inherited, other = os.pipe()
     os.set_inheritable(inherited, True)

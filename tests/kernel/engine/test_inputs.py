@@ -346,7 +346,7 @@ def test_a_flood_of_problems_is_cut() -> None:
     assert caught.value.message.endswith("(10) there is no input `x9`; and 40 more")
 
 
-def test_nobody_is_asked_for_a_run_that_cannot_begin() -> None:
+def test_a_run_that_cannot_begin_does_not_prompt() -> None:
     resolution = resolve_inputs(declared("a: {type: string, from: prompt}\nb: {required: true}"), {})
     with pytest.raises(InputError, match="no value for required input `b`"):
         next(resolution)

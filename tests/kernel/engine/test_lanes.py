@@ -41,13 +41,13 @@ def test_lanes_that_conflict_never_overlap(lanes: list[LaneAccess]) -> None:
 
 
 @given(LANES)
-def test_nobody_waits_for_a_lane_it_has_no_conflict_with(lanes: list[LaneAccess]) -> None:
+def test_a_lane_waits_only_for_lanes_it_conflicts_with(lanes: list[LaneAccess]) -> None:
     for index, earlier in enumerate(schedule_lanes(lanes).after):
         assert all(conflict(lanes[index], lanes[each]) for each in earlier)
 
 
 @given(LANES)
-def test_lanes_wait_only_for_earlier_ones_so_that_somebody_can_always_begin(lanes: list[LaneAccess]) -> None:
+def test_lanes_wait_only_for_earlier_ones_so_that_one_can_always_begin(lanes: list[LaneAccess]) -> None:
     after = schedule_lanes(lanes).after
     assert len(after) == len(lanes)
     assert all(each < index for index, earlier in enumerate(after) for each in earlier)

@@ -106,7 +106,7 @@ def test_other_steps_are_named_after_what_they_are(step: dict[str, Any], target:
 # --- the verdict
 
 
-def test_what_nobody_has_to_be_asked_about_is_free() -> None:
+def test_a_call_that_no_rule_restricts_is_free() -> None:
     settings = settings_of(call())
     assert (settings.verdict, settings.rule, settings.min_approvers, settings.is_free) == ("allow", None, None, True)
 
@@ -203,5 +203,5 @@ def test_the_delay_never_shrinks_nor_exceeds_its_bound(backoff: float, bound: fl
     assert 0 <= retry.delay(attempt) <= retry.delay(attempt + 1) <= bound
 
 
-def test_without_a_backoff_nobody_waits() -> None:
+def test_without_a_backoff_there_is_no_wait() -> None:
     assert NO_RETRY.delay(1) == 0.0

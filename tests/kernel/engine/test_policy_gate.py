@@ -51,7 +51,7 @@ def requested(decision: Decision, by: str, groups: dict[str, tuple[str, ...]]) -
         request_hash="sha256:1",
         min_approvers=decision.min_approvers,
         approvers=tuple(tuple(sorted(each.listed)) for each in lists),
-        admitted=tuple(tuple(sorted(each.everybody(groups))) for each in lists),
+        admitted=tuple(tuple(sorted(each.all_people(groups))) for each in lists),
         separation_of_duties=decision.separation_of_duties,
         require_signed_approvals=decision.require_signed_approvals,
         requested_by=by,
@@ -136,7 +136,7 @@ def test_two_names_are_two_people(one: str, other: str) -> None:
 # --- who may approve
 
 
-def test_somebody_who_may_not_approve_does_not_count() -> None:
+def test_an_approval_by_a_person_who_may_not_approve_does_not_count() -> None:
     count = counted(asking(1, ALICE), yes(BOB), yes(ALICE))
     assert objected(count) == [True, False]
     assert count.approvals == [yes(ALICE)]
@@ -162,7 +162,7 @@ def test_a_group_admits(groups: dict[str, tuple[str, ...]], may: bool) -> None:
     assert approved(counted(asking(1, groups=("sre",)), yes(ALICE), groups=groups)) is may
 
 
-def test_the_name_of_a_group_is_nobody() -> None:
+def test_the_name_of_a_group_is_no_person() -> None:
     assert not approved(counted(asking(1, groups=("sre",)), yes("sre"), yes("group:sre"), groups={"sre": (ALICE,)}))
 
 
@@ -171,13 +171,13 @@ def test_every_policy_that_names_approvers_must_admit_them() -> None:
     assert objected(counted(both, yes(ALICE), yes(CAROL), yes(BOB))) == [True, True, False]
 
 
-def test_whoever_started_the_run_may_not_approve_it() -> None:
+def test_the_starter_of_the_run_may_not_approve_it() -> None:
     duties = asking(1, separation_of_duties=True)
     assert objected(counted(duties, yes(ALICE), yes(BOB), by=ALICE)) == [True, False]
     assert approved(counted(asking(1), yes(ALICE), by=ALICE))
 
 
-def test_somebody_who_was_objected_to_may_still_refuse() -> None:
+def test_a_person_who_may_not_approve_may_still_reject() -> None:
     count = counted(asking(1, ALICE), yes(BOB), no(BOB))
     assert count.resolved_by == no(BOB)
 

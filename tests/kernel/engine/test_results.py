@@ -27,7 +27,7 @@ def test_without_a_failure_a_step_succeeded() -> None:
     assert status_of(None) == "success"
 
 
-def test_what_policy_or_whoever_stopped_the_run_said_is_never_continued() -> None:
+def test_denials_and_cancellations_are_never_continued() -> None:
     expected = {"denied", "approval_outdated", "cancelled", "contract_violation", "unknown_outcome", "internal"}
     assert set(NEVER_CONTINUED) == expected
     assert NEVER_CONTINUED.isdisjoint(FAILED)
@@ -97,7 +97,7 @@ def test_what_gert_says_of_a_step(result: Result, facts: dict[str, object]) -> N
     assert result.facts == facts
 
 
-def test_nothing_is_known_of_a_step_nobody_executed() -> None:
+def test_the_result_of_a_step_that_was_not_executed_is_unknown() -> None:
     facts = Result(status="skipped", assumed=True).facts
     assert set(facts) == {"status", "exit_code"}
     assert all(isinstance(each, Unknown) for each in facts.values())

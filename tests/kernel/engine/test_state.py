@@ -140,7 +140,7 @@ def test_an_iteration_leaves_only_exports_and_scopes(before: list[Act], body: li
     assert {name: parent.root[name] for name in others} == {name: was[name] for name in others}
 
 
-def test_a_fork_of_a_fork_passes_exports_on_to_whoever_keeps_them() -> None:
+def test_a_fork_of_a_fork_passes_exports_to_the_fork_that_keeps_them() -> None:
     state = State({})
     outer = state.fork()
     inner = outer.fork()
@@ -154,7 +154,7 @@ def test_a_fork_of_a_fork_passes_exports_on_to_whoever_keeps_them() -> None:
     assert state.root == {"kept": 1, "step": {}, "scope": {"s": {"v": 3}}}
 
 
-def test_scopes_that_nobody_touches_are_shared_and_not_copied() -> None:
+def test_untouched_scopes_are_shared_and_not_copied() -> None:
     state = State({})
     state.set_scoped(("round", "0"), {"big": ["…"] * 100})
     state.set_scoped(("other",), {"v": 1})
@@ -172,7 +172,7 @@ def test_scopes_that_nobody_touches_are_shared_and_not_copied() -> None:
 
 @BRIEFLY
 @given(ACTS)
-def test_a_name_wins_over_a_step_of_the_same_name_whoever_came_first(acts: list[Act]) -> None:
+def test_a_name_wins_over_a_step_of_the_same_name_in_any_order(acts: list[Act]) -> None:
     state = made([*acts, act("set_name", "a", "mine"), act("set_record", "a", {"x": 1}, {"status": "success"})])
     done(
         state, [act("set_status", "a", "failed"), act("set_jump_count", "a", 2), act("set_results", "a", [], "success")]

@@ -230,7 +230,7 @@ def test_something_unknown_prints_as_what_is_known_of_it() -> None:
 
 @pytest.mark.parametrize("look", [len, list, dict, bool], ids=lambda look: look.__name__)
 @pytest.mark.parametrize("path", ["record", "map", "scope"])
-def test_nobody_counts_or_lists_a_map_with_something_unknown_in_it(path: str, look: Callable[[Any], Any]) -> None:
+def test_a_map_with_an_unknown_value_cannot_be_counted_or_listed(path: str, look: Callable[[Any], Any]) -> None:
     with pytest.raises(UnknownRead):
         look(GuardedState(DATA)[path])
 

@@ -152,7 +152,7 @@ def test_joining_only_tightens(a: Decision, b: Decision) -> None:
 
 
 @given(decisions, decisions, st.sampled_from(("alice", "bob", "carol")))
-def test_whoever_one_decision_bars_stays_barred(a: Decision, b: Decision, person: str) -> None:
+def test_a_person_barred_by_one_decision_stays_barred(a: Decision, b: Decision, person: str) -> None:
     if a.objection(person, started_by="bob"):
         assert (a | b).objection(person, started_by="bob")
 

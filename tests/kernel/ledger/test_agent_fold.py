@@ -169,7 +169,7 @@ def test_the_stage_is_the_first_in_progress_else_pending_else_the_last_done(
     "text",
     ["", "null", "[]", '{"units": 3}', '{"units": [{"id": 1}]}', '{"units": [{"id": "a", "state": "odd"}]}', "{"],
 )
-def test_tasks_nobody_can_read_are_none(text: str) -> None:
+def test_unreadable_tasks_are_none(text: str) -> None:
     assert units_of(text) == ()
 
 

@@ -204,7 +204,7 @@ def test_who_may_approve(person: str, started_by: str | None, may: bool) -> None
 
 
 @pytest.mark.parametrize(("contract", "under"), [(READS, FLOOR), (WRITES, STRICT)], ids=["allowed", "denied"])
-def test_nobody_may_approve_where_nobody_is_asked(contract: Contract, under: Policy) -> None:
+def test_no_person_may_approve_if_no_approval_is_required(contract: Contract, under: Policy) -> None:
     (difference,) = found(None, under, contract=contract, may_approve={"alice": True})
     assert "no approval is requested" in (difference.hint or "")
 

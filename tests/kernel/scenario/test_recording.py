@@ -143,7 +143,7 @@ def test_an_approval_is_given_again(answer: ApprovalAnswer) -> None:
     same_again(made, *record(made, TICKET, answer, ANSWERS["success"]))
 
 
-def test_that_nobody_could_be_asked_is_recorded() -> None:
+def test_a_request_that_could_not_be_made_is_recorded() -> None:
     made = program(call("a"), governance=ASKING)
     refused = TicketAnswer(failure=Failure("transport", "down"))
     document, _ = record(made, refused)

@@ -75,7 +75,7 @@ def test_a_closer_key_that_is_used_up_does_not_fall_back_to_a_wider_one() -> Non
     assert "`a`" in script.missing[0]
 
 
-def test_what_nobody_asked_for_is_listed_and_what_was_is_not() -> None:
+def test_unused_answers_are_listed_and_used_ones_are_not() -> None:
     made = program(call("a"), call("b", when="{{ false }}"))
     responses = {"a": answers("1", "2"), "b": answers("3")[0], "t": answers("4")}
     _, _, script = play(made, scenario(tool_responses=responses, approvals={"a": {"approved": True}}))

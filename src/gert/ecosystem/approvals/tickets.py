@@ -109,7 +109,7 @@ class TicketView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a response: why it was not posted, if it was not, and the ticket with it.
+    """The result of posting a response: the ticket, and why the response was not posted, if it was not.
 
     is_decided: with this response the ticket is decided, as far as can be known before the run takes it
     """

@@ -70,7 +70,7 @@ class ProviderResolver:
         params = {"bindings": [_binding(each) for each in bindings], "config": dict(self._config)}
         servers = Servers()
         try:
-            # It only reads, so a program that exits may be asked once more.
+            # It only reads, so a program that exits may be called again.
             answered = await servers.call(server, METHOD, params, timeout=self._seconds, retries=True)
         except RpcFault as fault:
             return self._refused(bindings, fault)

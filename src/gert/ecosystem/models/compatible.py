@@ -18,7 +18,7 @@ class OpenAICompatibleAdapter(OpenAIAdapter):
     url_variable = None
     # Every such server accepts this name; only OpenAI accepts the newer one.
     _chat_limit = "max_tokens"
-    # Another server has other prices, whatever its models are called.
+    # Another server has other prices, even for models of the same name.
     has_list_prices = False
 
     def __init__(

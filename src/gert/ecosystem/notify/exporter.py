@@ -281,7 +281,7 @@ class Exporter:
             problem = self._sink.send(spans, last=last)
         except ImportError:
             problem = "the extra `otel` is not installed: pip install 'gert[otel]'"
-        except Exception as error:  # whatever the library does, the run goes on
+        except Exception as error:  # an error of the library must not stop the run
             problem = f"the exporter failed ({type(error).__name__})"
         if problem is not None:
             self._fail(f"telemetry was not exported: {problem}")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import requests
 
 METRIC_SECONDS: Final = 30.0
-"""Seconds between two exports of metrics of a process that goes on."""
+"""Seconds between two exports of metrics of a running process."""
 _SCOPE: Final = InstrumentationScope("gert", __version__)
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 _PROTOCOLS: Final = ("", "http/protobuf")

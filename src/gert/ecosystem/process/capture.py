@@ -95,7 +95,7 @@ class Capture:
 
     @property
     def text(self) -> str:
-        """The text that was kept, and a last line that says so where it is not all."""
+        """The kept text, with a last line that says so if it was truncated."""
         return f"{self.kept}{self._marker}" if self.is_truncated else self.kept
 
     @property

@@ -94,13 +94,13 @@ class Process:
             return
         try:
             self._signal(_POLITE)
-            await self._gone(grace)
+            await self._wait_ended(grace)
         finally:
             self.kill()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_REAP_WAIT):
                 await self._exited.wait()
-                await self._gone(_REAP_WAIT, _KILL)
+                await self._wait_ended(_REAP_WAIT, _KILL)
 
     def drain(self, stream: int) -> None:
         """Read what has arrived on a stream by now."""
@@ -165,7 +165,7 @@ class Process:
         self._fed = fed
         self._timer = self._loop.call_later(self._quiet, self._look)
 
-    async def _gone(self, grace: float, repeated: int | None = None) -> None:
+    async def _wait_ended(self, grace: float, repeated: int | None = None) -> None:
         """Wait until it and its descendants have ended; send `repeated` to those still running at each check."""
         until = self._loop.time() + grace
         pause = _FIRST_LOOK

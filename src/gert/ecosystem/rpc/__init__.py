@@ -18,7 +18,7 @@ Call a program. It is started on first use, reused by name, and ended with the p
         await servers.close()
 
 A call raises `RpcFault` (the program answered with an error), `RpcTimeout`, or `RpcLost` (it could not be started, it
-ended, or it broke the protocol). When a call is cancelled, the program is told with `$/cancelRequest`; one that does
+ended, or it broke the protocol). When a call is cancelled, the program gets `$/cancelRequest`; one that does
 not answer within the grace period is ended after its other calls.
 
 Serve calls on our own standard input and output, until the client closes it or a handler calls `peer.end`:

@@ -173,7 +173,7 @@ class ChildPeer:
             await asyncio.wait([self._watcher])
 
     async def _say_farewell(self, method: str, until: float) -> None:
-        """Call the last method; whatever it answers, the connection ends."""
+        """Call the last method; the connection ends after any answer."""
         called = self._loop.create_task(self.peer.call(method, {}))
         try:
             await asyncio.wait([called], timeout=until - self._loop.time())
@@ -223,16 +223,16 @@ class ChildPeer:
             self._timer = self._loop.call_later(_QUIET, self._broken_off, "input")
 
     def _broken_off(self, stream: str) -> None:
-        self.peer.end(f"{self._server.title} closed its standard {stream}{self._said}")
+        self.peer.end(f"{self._server.title} closed its standard {stream}{self._stderr_note}")
 
     def _exit_text(self, status: int | None) -> str:
         how = "ended"
         if status is not None:
             how = f"exited with {status}" if status >= 0 else f"was killed by signal {-status}"
-        return f"{self._server.title} {how}{self._said}"
+        return f"{self._server.title} {how}{self._stderr_note}"
 
     @property
-    def _said(self) -> str:
+    def _stderr_note(self) -> str:
         line = self.stderr.last_line
         return f": {line}" if line else ""
 

@@ -33,7 +33,7 @@ async def own_stdio(
     handlers: Mapping[str, Handler], *, on_notification: Listener | None = None, limit: int = MAX_LINE
 ) -> AsyncIterator[Peer]:
     """Connect a peer to our standard input and output; handlers may be added to `peer.handlers` later."""
-    source, target = _taken()
+    source, target = _move_stdio()
     output = _Output(target, 4 * limit)
     peer = Peer(
         "the client", output.send, handlers=handlers, on_notification=on_notification, is_strict=False, limit=limit
@@ -47,7 +47,7 @@ async def own_stdio(
         await output.close()
 
 
-def _taken() -> tuple[int, int]:
+def _move_stdio() -> tuple[int, int]:
     """Return private copies of standard input and output, and put harmless ones in their place."""
     sys.stdout.flush()
     source, target = os.dup(0), os.dup(1)

@@ -100,7 +100,7 @@ class Peer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call is under way."""
+        """Whether no call is in flight."""
         return not self._pending
 
     async def ended(self) -> None:
@@ -168,7 +168,7 @@ class Peer:
             self.end(f"{self.title} broke the protocol: {reason}")
 
     def end(self, reason: str, *, by_exit: bool = False) -> None:
-        """End the connection: every call under way fails with this reason, and what still arrives is ignored."""
+        """End the connection: every call in flight fails with this reason, and later messages are ignored."""
         if self.lost is not None:
             return
         self.lost = RpcLost(reason, by_exit=by_exit)
@@ -254,7 +254,7 @@ class Peer:
             fault = RpcFault(f"unknown method `{message.method[:_SHOWN]}`; known: {known}", code=METHOD_NOT_FOUND)
             self._write(fault_line(number, fault))
         elif number in self._serving:
-            fault = RpcFault(f"a request with the id `{number}` is already under way", code=INVALID_REQUEST)
+            fault = RpcFault(f"a request with the id `{number}` is already in flight", code=INVALID_REQUEST)
             self._write(fault_line(number, fault))
         elif len(self._serving) >= MAX_SERVING:
             self._write(fault_line(number, RpcFault(f"more than {MAX_SERVING} requests at once")))

@@ -22,7 +22,7 @@ class Step:
     inputs: as the contract declares them, in their types
     vars: the variables that the step may see
     contract: the contract of the step, with `inputs`, `outputs`, `effects`, `reads`, `writes`
-    call: which call it is; only gert's own runner for agents is told
+    call: the id of the call; only gert's own runner for agents gets it
     child_run_id: set it to the id of a run that the step starts, to link it in the record
     """
 

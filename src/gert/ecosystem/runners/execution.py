@@ -256,7 +256,7 @@ async def _run_program(
         raise Refused("program/exit", f"the program ended with {ended.status}")
     refused = next((each.refusal for each in done.exchanges if each.refusal is not None), None)
     if refused is not None:
-        # A program that goes on as if nothing had happened has still tried.
+        # A program that ignores the refusal has still tried.
         raise Refused(refused.rule, f"a request of the program was refused: {refused.message}")
     if ended.stdout.is_truncated:
         raise Refused("response/size", "the program printed too much")

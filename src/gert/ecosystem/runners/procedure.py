@@ -129,7 +129,7 @@ async def _execute(
     runner.observe("log")
     report = str(done.redactor.text(report_text(record, done.exchanges)).value)
     hashes["log"] = folder.write(paths.log, report.encode())
-    # (16) The record comes last: whoever finds one finds everything.
+    # (16) The record comes last: if there is one, everything is there.
     runner.observe("record")
     record_digest = folder.write(paths.record, record_bytes(record))
     runner.observe("report")

@@ -26,7 +26,7 @@ _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "USER")
 
 
 class Secret:
-    """A secret value; it shows itself to nobody by accident."""
+    """A secret value that no log or repr shows."""
 
     __slots__ = ("value",)
 

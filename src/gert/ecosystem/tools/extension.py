@@ -41,7 +41,7 @@ class Extensions:
     environment, own, withheld: the environment of gert, the secrets that the runbook declares, and all declared ones
     working: the folder runners run in
     own_environment: gert's own variables, for the runner for agents alone: it is gert itself
-    call: what that runner is told of the run
+    call: what that runner receives about the run
     """
 
     def __init__(

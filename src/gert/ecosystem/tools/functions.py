@@ -133,7 +133,7 @@ class LocalToolRegistry:
     async def reconcile(
         self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
-        """Find out whether a call happened, without making it; None if the tool cannot tell."""
+        """Find out whether a call happened, without making it; None if the tool does not know."""
         registered = self._find(tool_name).registered
         if registered.reconcile is None:
             return None

@@ -1,4 +1,4 @@
-"""What a process that has ended comes to: an answer with outputs, without secrets."""
+"""Turn an ended process into an answer: outputs, without secrets."""
 
 import asyncio
 import signal
@@ -43,7 +43,7 @@ def interrupted(stdout: Capture, stderr: Capture, redactor: Redactor) -> Interru
 
 
 class ExitedProcess(msgspec.Struct, frozen=True):
-    """A process that has ended: its status is below zero for a signal, as the system tells it."""
+    """A process that has ended: its status is negative for a signal."""
 
     name: str
     status: int

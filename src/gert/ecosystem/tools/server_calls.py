@@ -81,7 +81,7 @@ class ServerCalls:
     async def call(
         self, server: Server, method: str, params: Any, ask: Call, read: Read, *, retries: bool = False
     ) -> ToolAnswer:
-        """Call a server and read its answer; when cancelled, the server was told, or has ended."""
+        """Call a server and read its answer; when cancelled, notify the server or end it."""
 
         async def work() -> ToolAnswer:
             return read(await self._servers.call(server, method, params, retries=retries))

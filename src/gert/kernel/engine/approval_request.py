@@ -65,7 +65,7 @@ def build_request(
         request_hash="",
         min_approvers=max(1, decision.min_approvers),
         approvers=approver_lists(lists),
-        admitted=tuple(tuple(sorted(each.everybody(setup.groups))) for each in _sorted(lists)),
+        admitted=tuple(tuple(sorted(each.all_people(setup.groups))) for each in _sorted(lists)),
         # An agent that starts a run is never one of its approvers (DECISIONS 77).
         separation_of_duties=decision.separation_of_duties or setup.started.principal is not None,
         require_signed_approvals=decision.require_signed_approvals or setup.started.require_signed,

@@ -75,7 +75,7 @@ def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Tool
     """Extract every output that the action declares.
 
     After a success, a required or only output must be present and fit its type. An optional one may be absent
-    and then has its default; if present, it must fit. Others are left out. After a failure, whatever matches is kept.
+    and then has its default; if present, it must fit. Others are left out. After a failure, every match is kept.
     """
     found: dict[str, Any] = {}
     failure = None

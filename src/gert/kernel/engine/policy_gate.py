@@ -98,15 +98,15 @@ def _hourly_excess(most: int, target: str, recent: Recent | None, executed: int)
         why = recent.flaw if recent is not None else "earlier runs were not counted"
         return f"`max_per_hour` cannot be checked: {why}"
     count = recent.executed.get(target, 0) + executed
-    return None if count <= most else _found(Execution(target, most), count)
+    return None if count <= most else _count_text(Execution(target, most), count)
 
 
 def exceeded(execution: Execution, counted: int) -> Failure:
     """Why a call is not made: runs that began meanwhile have used up its limit."""
-    return Failure("denied", _found(execution, counted + 1))
+    return Failure("denied", _count_text(execution, counted + 1))
 
 
-def _found(execution: Execution, count: int) -> str:
+def _count_text(execution: Execution, count: int) -> str:
     limit, target = execution.max_per_hour, execution.target
     return f"expected at most {limit} executions of `{target}` in an hour, found {count} with this one"
 

@@ -73,9 +73,9 @@ class Approvers(msgspec.Struct, frozen=True):
 
     def admits(self, person: str, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> bool:
         """Return whether the person is listed, or is in a listed group of the configuration."""
-        return person_key(person) in {person_key(each) for each in self.everybody(groups)}
+        return person_key(person) in {person_key(each) for each in self.all_people(groups)}
 
-    def everybody(self, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> frozenset[str]:
+    def all_people(self, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> frozenset[str]:
         """Return all listed people, with groups resolved."""
         return frozenset(chain(self.people, *(groups.get(group, ()) for group in self.groups)))
 

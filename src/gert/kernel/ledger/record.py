@@ -335,7 +335,7 @@ class Exceeded(NamedTuple):
 
 
 Appended = Written | Overtaken | Held | Exceeded
-"""What became of an append."""
+"""The result of an append."""
 
 Write = Callable[[Head, str], Batch]
 """Makes a batch from the head of a run and the time.

@@ -46,7 +46,7 @@ class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A call that was announced and has no result yet.
 
     target: the tool or extension, with its action
-    idempotent: a resume makes it again; otherwise the operator says what became of it
+    idempotent: a resume repeats it; otherwise the operator reconciles it
     """
 
     seq: int

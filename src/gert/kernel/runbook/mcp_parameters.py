@@ -77,7 +77,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
         inner = _referenced(found, root) or _only_choice(found)
         if inner is None:
             return found
-        # What stands beside a reference describes the property, not the type.
+        # Keys beside a reference describe the property, not the type.
         beside = {key: value for key, value in found.items() if key not in ("$ref", "anyOf", "oneOf", "allOf")}
         found = {**inner, **beside}
     return {}
@@ -134,7 +134,7 @@ def _limits(schema: dict[str, Any], type_name: str, note: Note) -> dict[str, Any
 
 
 def _add_default(schema: dict[str, Any], declared: dict[str, Any]) -> None:
-    """Keep a short default that fits: gert then passes it, whatever the server's default becomes."""
+    """Keep a short default that fits: gert then passes it, even if the server's default changes."""
     default = schema.get("default")
     if declared.get("secret") or not _is_plain(default) or declared["type"] not in _SCALARS:
         return

@@ -103,8 +103,8 @@ def _outputs(expected: Expectations, seen: RunObservation) -> Iterator[Differenc
         is_there, found = seen.output(name)
         if not is_there:
             guess = did_you_mean(name, seen.outputs)
-            hint = f"did you mean `{guess}`?" if guess else _known(seen.outputs)
-            yield Difference(f"expected_outputs.{name}", _wanted(want), "no such output", hint)
+            hint = f"did you mean `{guess}`?" if guess else _names_hint(seen.outputs)
+            yield Difference(f"expected_outputs.{name}", _expected_text(want), "no such output", hint)
         else:
             yield from _value(f"expected_outputs.{name}", want, found)
 
@@ -113,12 +113,12 @@ def _meta(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     meta: Mapping[str, Any] = seen.outcome.meta if seen.outcome is not None else {}
     for name, want in expected.expected_meta.items():
         if name not in meta:
-            yield Difference(f"expected_meta.{name}", _wanted(want), "nothing", _known(meta))
+            yield Difference(f"expected_meta.{name}", _expected_text(want), "nothing", _names_hint(meta))
         else:
             yield from _value(f"expected_meta.{name}", want, meta[name])
 
 
-def _known(names: Mapping[str, Any]) -> str:
+def _names_hint(names: Mapping[str, Any]) -> str:
     return f"there are {', '.join(f'`{name}`' for name in list(names)[:10])}" if names else "there are none"
 
 
@@ -126,7 +126,7 @@ def _value(name: str, want: Any, found: Any) -> Iterator[Difference]:
     if matches(want, found):
         return
     is_text = not _is_pattern(want) and render_text(want) == render_text(found)
-    yield Difference(name, _wanted(want), shown(found), "the types differ" if is_text else None)
+    yield Difference(name, _expected_text(want), shown(found), "the types differ" if is_text else None)
 
 
 def matches(want: Any, found: Any) -> bool:
@@ -169,7 +169,7 @@ def _is_pattern(want: Any) -> bool:
     return isinstance(want, str) and len(want) > 2 and want[0] == want[-1] == "/"
 
 
-def _wanted(want: Any) -> str:
+def _expected_text(want: Any) -> str:
     return f"something that matches `{want}`" if _is_pattern(want) else shown(want)
 
 

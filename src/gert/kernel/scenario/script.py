@@ -221,7 +221,7 @@ class Script:
     def _approval(self, ask: AwaitApproval) -> ApprovalAnswer:
         if not self._has("approvals", ask):
             self.approved_by_default.append(ask.path)
-            return ApprovalAnswer(responses=tuple(self._agreed(ask.request)))
+            return ApprovalAnswer(responses=tuple(self._required_approvals(ask.request)))
         found = self._next("approvals", ask)
         if isinstance(found, Failure):
             return ApprovalAnswer(failure=found)
@@ -245,13 +245,13 @@ class Script:
                 for each in block.responses
             ]
         if block.approved and block.approver is None:
-            return self._agreed(request, block.reason)
+            return self._required_approvals(request, block.reason)
         if block.approved is None:
             return []
         return [_response(block.approver or METHOD, block.approved, block.reason)]
 
-    def _agreed(self, request: ApprovalRequest, reason: str | None = None) -> Iterator[Response]:
-        """Yield as many approvals as required, from those who may approve; else from others, which the run refuses."""
+    def _required_approvals(self, request: ApprovalRequest, reason: str | None = None) -> Iterator[Response]:
+        """Yield the required approvals, from people who may approve; else from others, which the run refuses."""
         listed = request.admitted
         # One person, in any spelling of the name.
         known = [{person_key(who) for who in each} for each in listed]

@@ -222,7 +222,7 @@ class TestPoint3Leases:
 
         asyncio.run(scenario())
 
-    def test_a_heartbeat_that_is_cancelled_keeps_nobody_from_appending(self, place: Place) -> None:
+    def test_a_cancelled_heartbeat_does_not_block_appends(self, place: Place) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 await kernel.start_run(tenant=TENANT, run_id="r")
@@ -290,7 +290,7 @@ class TestPoint3Listening:
     @pytest.mark.parametrize(
         "problem", [ValueError("no"), LeaseLost("gone"), asyncio.CancelledError(), TimeoutError()], ids=repr
     )
-    def test_what_it_raises_reaches_nobody_who_writes(
+    def test_an_exception_of_a_callback_does_not_reach_writers(
         self, place: Place, problem: BaseException, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def scenario() -> None:
@@ -311,7 +311,7 @@ class TestPoint3Listening:
 
         asyncio.run(scenario())
 
-    def test_one_that_blocks_keeps_nobody_from_writing_or_closing(
+    def test_a_blocking_callback_does_not_block_writing_or_closing(
         self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setattr(event_listener, "CLOSE_SECONDS", 0.05)
@@ -352,7 +352,7 @@ class TestPoint3Listening:
 
         asyncio.run(scenario())
 
-    def test_it_hears_of_what_was_written_for_somebody_who_waits_no_more(self, place: Place) -> None:
+    def test_a_callback_gets_events_whose_caller_was_cancelled(self, place: Place) -> None:
         async def scenario() -> None:
             heard: list[int] = []
 

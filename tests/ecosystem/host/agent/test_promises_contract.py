@@ -82,7 +82,7 @@ class TestForks:
 
         asyncio.run(scenario())
 
-    def test_a_fork_nobody_can_name_is_refused_and_not_said_to_be_there(self, place: Place) -> None:
+    def test_a_fork_whose_id_is_too_long_is_refused_and_not_recorded(self, place: Place) -> None:
         name = "r" * 500
 
         async def scenario() -> None:
@@ -100,7 +100,7 @@ class TestForks:
 class TestPins:
     """Who pins a run that nobody began is told so."""
 
-    def test_a_run_nobody_began_cannot_be_pinned(self, place: Place) -> None:
+    def test_a_run_that_was_not_started_cannot_be_pinned(self, place: Place) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 with pytest.raises(RunError, match="there is no run `r`"):
@@ -272,7 +272,7 @@ class TestNotes:
             pytest.param("é" * 951, id="a very long key in bytes"),
         ],
     )
-    def test_a_run_is_not_blocked_by_a_key_nobody_could_unblock_it_by(self, place: Place, key: str) -> None:
+    def test_a_run_is_not_blocked_by_a_key_that_cannot_unblock_it(self, place: Place, key: str) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 await kernel.start_run(tenant=TENANT, run_id="r")
@@ -294,7 +294,7 @@ class TestNotes:
 
         asyncio.run(scenario())
 
-    def test_a_status_nobody_knows_is_refused(self, place: Place) -> None:
+    def test_an_unknown_status_is_refused(self, place: Place) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 with pytest.raises(InputError, match="status"):

@@ -198,7 +198,7 @@ class TestPoint16:
         assert not [step for step in steps if step.startswith("SCAN") and "kind" not in step], steps
 
     @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
-    def test_whoever_follows_is_woken_and_does_not_poll(
+    def test_a_follower_is_woken_and_does_not_poll(
         self, request: pytest.FixtureRequest, tmp_path: Path, kind: str
     ) -> None:
         place = stands(request, kind, tmp_path)

@@ -415,7 +415,7 @@ class TestReading:
 
 
 class TestLeasesOfAStore:
-    def test_releasing_what_another_holds_takes_it_from_nobody(self, place: Place) -> None:
+    def test_releasing_the_lease_of_another_worker_changes_nothing(self, place: Place) -> None:
         async def release() -> Any:
             async with place.kernel() as kernel:
                 await kernel.start_run(tenant=TENANT, run_id="r")

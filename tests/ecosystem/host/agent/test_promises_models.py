@@ -144,7 +144,7 @@ class TestPoint7:
 
         asyncio.run(scenario())
 
-    def test_whoever_waits_for_a_step_that_fails_takes_it(self, place: Place) -> None:
+    def test_a_caller_that_waits_for_a_failed_step_retries_it(self, place: Place) -> None:
         async def scenario() -> None:
             gate = asyncio.Event()
 
@@ -168,7 +168,7 @@ class TestPoint7:
         asyncio.run(scenario())
 
     @pytest.mark.parametrize("keyed", [True, False], ids=["by step key", "by what is asked"])
-    def test_a_request_nobody_waits_for_any_more_is_called_abandoned(self, shared: Place, keyed: bool) -> None:
+    def test_a_request_without_a_waiting_caller_is_abandoned(self, shared: Place, keyed: bool) -> None:
         key = "k" if keyed else None
 
         async def scenario() -> None:
@@ -303,7 +303,7 @@ class TestPoint7:
             ),
         ],
     )
-    def test_an_answer_nobody_could_read_again_is_a_failure_and_not_a_broken_record(
+    def test_an_answer_that_cannot_be_read_back_is_a_failure_and_not_a_broken_record(
         self, place: Place, answer: Any
     ) -> None:
         class Port(Model):

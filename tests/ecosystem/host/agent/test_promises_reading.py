@@ -167,7 +167,7 @@ class Yes(BaseModel):
 class TestWorkflows:
     """Workflows take their steps once, pause, and go on."""
 
-    def test_a_workflow_pauses_and_goes_on_with_what_somebody_said(self, durable: Place) -> None:
+    def test_a_workflow_pauses_and_continues_with_the_response(self, durable: Place) -> None:
         done: list[str] = []
 
         async def work(ctx: WorkflowContext) -> str:
@@ -395,7 +395,7 @@ class TestWorkflows:
 
         asyncio.run(scenario())
 
-    def test_a_result_nobody_can_write_down_is_an_error(self, place: Place) -> None:
+    def test_a_result_that_cannot_be_recorded_is_an_error(self, place: Place) -> None:
         async def work(ctx: WorkflowContext) -> Any:
             async def act() -> Any:
                 return object()

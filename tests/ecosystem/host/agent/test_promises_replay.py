@@ -375,7 +375,7 @@ class TestReplayPolicies:
     @pytest.mark.parametrize(
         "settings", [{"replay_policy": "lenient"}, {"tool_drift": "ignore"}, {"replay_policy": "STRICT"}]
     )
-    def test_a_policy_nobody_knows_is_refused(self, place: Place, settings: dict[str, Any]) -> None:
+    def test_an_unknown_policy_is_refused(self, place: Place, settings: dict[str, Any]) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 await kernel.start_run(tenant=TENANT, run_id="r")

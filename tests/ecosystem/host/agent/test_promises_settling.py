@@ -194,7 +194,7 @@ asyncio.run(main())
 class TestOneEndStands:
     """An end is written only if the call still stands as it was looked up, and a success stands for ever."""
 
-    def test_whoever_looks_slowly_overwrites_nothing(self, shared: Place) -> None:
+    def test_a_slow_reconciler_overwrites_nothing(self, shared: Place) -> None:
         async def scenario() -> None:
             bank, gate, looking = Bank(ToolUnknownOutcomeError("?")), asyncio.Event(), asyncio.Event()
 
@@ -218,7 +218,7 @@ class TestOneEndStands:
 
         asyncio.run(scenario())
 
-    def test_what_a_tool_gives_after_somebody_settled_the_call_is_kept_beside_it(self, shared: Place) -> None:
+    def test_a_result_after_the_call_was_reconciled_is_kept_beside_it(self, shared: Place) -> None:
         async def scenario() -> None:
             bank = Bank()
             bank.gate.clear()
@@ -314,7 +314,7 @@ class TestResultsAreSeenThroughHooks:
 
         asyncio.run(scenario())
 
-    def test_what_nobody_finished_is_finished_by_the_next_caller(self, shared: Place) -> None:
+    def test_an_unfinished_call_is_finished_by_the_next_caller(self, shared: Place) -> None:
         async def scenario() -> None:
             bank, seeing = Bank(), asyncio.Event()
             stuck, hides = Hooks(), Hooks(prepare_tool_result=lambda _: '"hidden"')

@@ -264,7 +264,7 @@ class TestPoint9Standing:
             lambda kernel: anext(kernel.stream_run_progress(run_id="x")),
         ],
     )
-    def test_a_run_nobody_began_is_an_error(self, place: Place, look: Callable[[ArtanaKernel], Any]) -> None:
+    def test_a_run_that_was_not_started_is_an_error(self, place: Place, look: Callable[[ArtanaKernel], Any]) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 with pytest.raises(RunError, match="no run `x`"):

@@ -84,7 +84,7 @@ class TestPoint4Arguments:
 
         asyncio.run(scenario())
 
-    def test_a_tool_nobody_registered_is_refused_and_one_like_it_is_named(self, place: Place) -> None:
+    def test_an_unregistered_tool_is_refused_and_a_similar_one_is_named(self, place: Place) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 Till().tool(kernel)
@@ -266,7 +266,7 @@ class TestPoint4Ports:
             pytest.param(ToolExecutionResult("permanent_error", "1", error_message=7), id="a message that is one"),  # type: ignore[arg-type]
         ],
     )
-    def test_a_result_nobody_could_read_again_is_in_doubt_and_not_a_broken_record(
+    def test_a_result_that_cannot_be_read_back_is_in_doubt_and_not_a_broken_record(
         self, place: Place, found: Any
     ) -> None:
         async def scenario() -> None:
@@ -292,9 +292,7 @@ class TestPoint4Ports:
         ],
         ids=["an amount that is no number", "a key that is one", "half a character"],
     )
-    def test_what_policy_says_and_nobody_could_read_again_is_refused(
-        self, place: Place, made: PreparedToolRequest
-    ) -> None:
+    def test_policy_data_that_cannot_be_read_back_is_refused(self, place: Place, made: PreparedToolRequest) -> None:
         async def scenario() -> None:
             till = Till()
             async with place.kernel(middleware=[Hooks(prepare_tool_request=lambda _: made)]) as kernel:
@@ -311,7 +309,7 @@ class TestPoint4Ports:
 class TestPoint4Reconcile:
     """Nothing that ran is ever run again by `reconcile_tool` unless the caller asks."""
 
-    def test_a_call_in_doubt_stays_in_doubt_where_nobody_can_tell(self, place: Place) -> None:
+    def test_a_call_in_doubt_stays_in_doubt_if_the_tool_does_not_know(self, place: Place) -> None:
         async def scenario() -> None:
             till = Till(ToolUnknownOutcomeError("?"))
             async with place.kernel() as kernel:
@@ -327,7 +325,7 @@ class TestPoint4Reconcile:
         asyncio.run(scenario())
 
     @pytest.mark.parametrize("result", [{"charged": 7}, Charge(amount=7), "text", None, [1, 2]])
-    def test_somebody_says_that_it_happened(self, place: Place, result: Any) -> None:
+    def test_a_person_reports_that_it_happened(self, place: Place, result: Any) -> None:
         async def scenario() -> None:
             till = Till(ToolUnknownOutcomeError("?"))
             async with place.kernel() as kernel:
@@ -354,7 +352,7 @@ class TestPoint4Reconcile:
 
         asyncio.run(scenario())
 
-    def test_somebody_says_that_it_did_not_happen_and_the_step_is_taken_again(self, place: Place) -> None:
+    def test_a_person_reports_that_it_did_not_happen_and_the_step_is_retried(self, place: Place) -> None:
         async def scenario() -> None:
             till = Till(ToolUnknownOutcomeError("?"))
             async with place.kernel() as kernel:

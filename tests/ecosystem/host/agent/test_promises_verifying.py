@@ -161,7 +161,7 @@ class TestPoint15:
         record(shared, "r", cut_with_head)
         asyncio.run(verify(holds=False))
 
-    def test_a_run_nobody_began_is_an_error(self, place: Place) -> None:
+    def test_a_run_that_was_not_started_is_an_error(self, place: Place) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 await kernel.start_run(tenant=TENANT, run_id="r")

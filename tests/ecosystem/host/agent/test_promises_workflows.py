@@ -311,7 +311,7 @@ class TestFailures:
 
         asyncio.run(scenario())
 
-    def test_a_step_of_whoever_is_gone_is_abandoned_when_it_is_taken_again(self, durable: Place) -> None:
+    def test_a_step_of_a_dead_worker_is_abandoned_when_it_runs_again(self, durable: Place) -> None:
         async def scenario() -> None:
             async def never(ctx: WorkflowContext) -> Any:
                 return await ctx.step(name="a", action=asyncio.Event().wait, serde=json_step_serde())

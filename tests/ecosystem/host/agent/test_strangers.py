@@ -66,7 +66,7 @@ def test_a_run_is_not_handed_to_another_tenant(tmp_path: Path) -> None:
         asyncio.run(steal())
 
 
-def test_releasing_a_lease_one_does_not_hold_takes_it_from_nobody(tmp_path: Path) -> None:
+def test_releasing_a_lease_that_is_not_held_changes_nothing(tmp_path: Path) -> None:
     async def release() -> int:
         async with kernel_on(tmp_path / "runs.db") as kernel:
             await kernel.start_run(tenant=ACME, run_id="r")
@@ -107,6 +107,6 @@ class TestTasksNobodyCanRead:
         assert fold(known, bad, 3).tasks_total == known.tasks_total == 3
 
 
-def test_a_paid_answer_nobody_could_use_is_counted() -> None:
+def test_a_paid_answer_that_cannot_be_used_is_counted() -> None:
     failed = ModelFailed(request_seq=2, model="m", reason="failed", cost_usd=0.25)
     assert fold(fold(AgentSnapshot(), failed, 3), failed, 5).model_cost == 0.5

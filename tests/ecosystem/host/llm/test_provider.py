@@ -68,7 +68,7 @@ def test_a_url_is_a_compatible_server_and_its_key_is_in_the_variable_that_is_nam
         pytest.param(ASK, {"LLM_PROVIDER": "http://example.com/v1"}, InputError, "https", id="a key in the clear"),
     ],
 )
-def test_what_cannot_be_asked_is_said(
+def test_an_invalid_question_is_an_error(
     question: Question, environ: dict[str, str], kind: type[Exception], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
@@ -157,5 +157,5 @@ def test_the_verdict_of_a_model_becomes_outputs(change: dict[str, Any], expected
 def test_a_judge_without_anything_to_judge_or_without_json_fails() -> None:
     with pytest.raises(InputError, match="nothing to judge"):
         asyncio.run(judge({"items": {}}, {}))
-    with pytest.raises(InputError, match="did not answer with the JSON"):
+    with pytest.raises(InputError, match="did not answer with the requested JSON"):
         asyncio.run(judge({"items": ITEMS}, {"LLM_PROVIDER": "echo"}))

@@ -198,7 +198,7 @@ def test_nothing_that_is_shown_can_steer_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_somebody_is_there_only_if_questions_are_seen(terminal: Stdin, seen: bool) -> None:
+def test_a_terminal_is_interactive_only_if_prompts_are_visible(terminal: Stdin, seen: bool) -> None:
     assert Console(terminal.reads, Screen(), seen=seen).interactive is seen
 
 

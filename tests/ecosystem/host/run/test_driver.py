@@ -304,7 +304,7 @@ def test_questions_of_several_lanes_at_the_end_of_a_log_are_all_asked() -> None:
     assert run.result == (["a.0"], ["log b.0"], ["c.0"])
 
 
-def test_a_log_that_answers_everything_asks_nobody() -> None:
+def test_a_complete_log_makes_no_live_request() -> None:
     run = driven(lane("a", asks=2), Nobody(), recorded=logged("a.0", "a.1"))
     assert run.result == ["log a.0", "log a.1"]
 
@@ -667,7 +667,7 @@ def test_something_too_long_for_a_line_is_written_by_its_digest() -> None:
 
 
 @pytest.mark.usefixtures("unwritable")
-def test_something_too_large_to_write_is_thrown_at_whoever_said_it() -> None:
+def test_an_event_that_is_too_large_raises_where_it_was_emitted() -> None:
     def run() -> Steps[Any]:
         try:
             yield said("huge", LONG)
@@ -745,7 +745,7 @@ finally:
 
 
 @pytest.mark.usefixtures("unwritable")
-def test_something_too_large_that_nobody_catches_ends_the_drive() -> None:
+def test_an_uncaught_event_that_is_too_large_ends_the_drive() -> None:
     def run() -> Steps[Any]:
         yield said("huge", LONG)
 

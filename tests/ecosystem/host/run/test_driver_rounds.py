@@ -404,7 +404,7 @@ def test_questions_of_every_round_have_their_own_time() -> None:
 
 @pytest.mark.usefixtures("disk")
 @pytest.mark.parametrize("most", [8, 9, 50])
-def test_a_cancellation_between_rounds_puts_nothing_more_and_forgets_nobody(most: int) -> None:
+def test_a_cancellation_between_rounds_starts_no_request_and_answers_every_one(most: int) -> None:
     store = Failing()
     world = Checking(store, forever)
 

@@ -211,7 +211,7 @@ def test_answers_are_durable_no_later_than_the_events_they_lead_to() -> None:
             assert "four" not in entry[1] or "now b" in answered
 
 
-def test_whoever_watches_is_told_after_it_is_durable_and_in_order() -> None:
+def test_observers_get_events_after_they_are_durable_and_in_order() -> None:
     entries = driven(talk(), watchers=2)
     assert entries[:6] == [
         ("durable", ["one", "two"], []),
@@ -224,7 +224,7 @@ def test_whoever_watches_is_told_after_it_is_durable_and_in_order() -> None:
     assert [each[1] for each in entries if each[0] == "shown"] == ["one", "two", "three", "four"]
 
 
-def test_whoever_watches_is_told_nothing_that_could_not_be_written() -> None:
+def test_observers_get_no_event_that_could_not_be_written() -> None:
     class Full(MemoryLedger):
         def keep(self, batch: Batch) -> None:
             raise TraceError("no space left on device")

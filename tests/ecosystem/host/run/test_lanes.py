@@ -156,7 +156,7 @@ def fork(*lanes: Steps[Any], after: tuple[frozenset[int], ...] | None = None) ->
     return (yield RunLanes(lanes, after or (NONE,) * len(lanes)))
 
 
-def test_where_nobody_waits_everything_happens_in_the_order_it_is_written() -> None:
+def test_without_waiting_everything_happens_in_written_order() -> None:
     said: list[str] = []
     lanes = Lanes(16)
     inner = fork(talk("b", said), talk("c", said))
@@ -173,7 +173,7 @@ def test_a_block_without_lanes_is_done_at_once() -> None:
     assert root.result == ()
 
 
-def test_results_are_in_the_order_of_the_lanes_whoever_ends_first() -> None:
+def test_results_are_in_the_order_of_the_lanes_not_of_their_ends() -> None:
     lanes = Lanes(3)
     said: list[str] = []
     root = lanes.root(fork(talk("slow", said, asks=5), talk("fast", said), talk("middle", said, asks=1)))

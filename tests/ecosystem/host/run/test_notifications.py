@@ -134,7 +134,7 @@ def test_a_run_without_an_outcome_is_told_with_its_failure() -> None:
     assert server.requests[0].said["failure"]["message"] == "no reason given"
 
 
-def test_a_notice_without_an_address_tells_nobody() -> None:
+def test_a_notice_without_an_address_is_not_sent() -> None:
     assert told(notice_of(), notice_of(pagerduty_severity="critical")) == []
 
 
@@ -186,7 +186,7 @@ def test_whom_a_runbook_and_the_settings_want_to_be_told(
     assert [each.webhook for each in found] == [f"https://{who}" for who in expected]
 
 
-def test_a_runbook_that_wants_nobody_told() -> None:
+def test_a_runbook_without_notices() -> None:
     assert notices_for(meta_of(name="a"), Settings(), result()) == []
 
 
@@ -204,7 +204,7 @@ def test_what_is_recorded_of_an_address_holds_no_secret() -> None:
     assert server.requests[0].headers["authorization"].startswith("Basic ")
 
 
-def test_secrets_of_the_run_and_of_addresses_are_told_nobody() -> None:
+def test_secrets_of_the_run_and_of_addresses_are_not_sent() -> None:
     meta = {
         "said": f"x{CANARY}y",
         CANARY: 1,

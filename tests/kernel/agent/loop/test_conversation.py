@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from gert.agent import ToolCall
-from gert.kernel.agent.loop.conversation import answering, error_json, said, with_ids
+from gert.kernel.agent.loop.conversation import answer_text, answering, error_json, with_ids
 
 
 class Output(BaseModel):
@@ -41,6 +41,6 @@ def test_what_the_model_sees_of_results_is_bounded(calls: int, shown: int) -> No
 
 
 def test_an_answer_that_only_calls_tools_has_no_text() -> None:
-    assert said(Output()) == ""
-    assert said(Output(text="up")) == '{"text":"up"}'
+    assert answer_text(Output()) == ""
+    assert answer_text(Output(text="up")) == '{"text":"up"}'
     assert json.loads(error_json("no\n")) == {"error": "no\n"}

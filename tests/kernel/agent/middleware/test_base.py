@@ -76,7 +76,7 @@ def test_what_a_policy_requires(policy: KernelPolicy, present: tuple[Any, ...], 
 
 
 @pytest.mark.parametrize("mode", ["", "Enforced", "enforced_v3", "none"])
-def test_a_mode_nobody_knows_is_refused(mode: Any) -> None:
+def test_an_unknown_mode_is_refused(mode: Any) -> None:
     with pytest.raises(InputError):
         KernelPolicy(mode)
 

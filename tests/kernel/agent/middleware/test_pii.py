@@ -285,7 +285,7 @@ class TestScrubbing:
         [message] = scrubbed(asked("", ChatMessage(role="user", name="kim@example.com", content="hi"))).messages
         assert message.name == "[EMAIL_1]"
 
-    def test_what_nobody_can_look_through_is_refused(self) -> None:
+    def test_text_that_is_too_long_to_scan_is_refused(self) -> None:
         with pytest.raises(InputError, match="characters"):
             scrubbed(asked("x" * (MAX_TEXT + 1)))
 

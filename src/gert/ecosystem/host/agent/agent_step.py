@@ -92,11 +92,11 @@ async def execute_agent(
     contract: Mapping[str, Any],
     known: StepCall,
     environ: Mapping[str, str],
-    tell: Callable[[str], object],
+    notify: Callable[[str], object],
 ) -> dict[str, Any]:
     """Run or resume the agent of a step, and return the outputs; GertError says why there is no accepted answer.
 
-    tell: called with what people should know while the step runs
+    notify: called with messages for people while the step runs
     """
     said = _inputs(inputs)
     root = Root.of(known.folder)
@@ -134,7 +134,7 @@ async def execute_agent(
             )
 
         try:
-            found = await _until_answered(work, kernel, approvals, run_id, tell)
+            found = await _until_answered(work, kernel, approvals, run_id, notify)
         except asyncio.CancelledError:
             await _stop(packs)
             raise
@@ -151,7 +151,7 @@ async def _until_answered(
     kernel: ArtanaKernel,
     approvals: AgentApprovals,
     run_id: str,
-    tell: Callable[[str], object],
+    notify: Callable[[str], object],
 ) -> BaseModel:
     """Run the agent; while a call of it waits for people, wait with it. The timeout of the step ends that."""
     while True:
@@ -159,7 +159,7 @@ async def _until_answered(
             return await work()
         except ApprovalRequiredError as waiting:
             ticket = waiting.ticket_id or await _ticket_of(kernel, run_id, waiting.approval_key)
-            tell(f"agent run {run_id} waits for the ticket {ticket}: {waiting}")
+            notify(f"agent run {run_id} waits for the ticket {ticket}: {waiting}")
             async with approvals.listening(kernel.ledger, ticket):
                 while not await approvals.answered(kernel.ledger, ticket):
                     await asyncio.sleep(_LOOK)
@@ -176,7 +176,7 @@ async def _ticket_of(kernel: ArtanaKernel, run_id: str, approval_key: str) -> st
 async def _stop(packs: Sequence[Pack]) -> None:
     """Stop runs of runbooks that the agent started, if gert cancelled the step.
 
-    If gert itself has died, they go on, and the resumed agent finds them.
+    If gert itself has died, they continue, and the resumed agent finds them.
     """
     if os.getppid() == _STARTED_BY:
         for pack in packs:
@@ -226,7 +226,7 @@ def _store(environ: Mapping[str, str]) -> LedgerStore:
     ledger = environ.get(LEDGER)
     if not ledger:
         raise UsageError(
-            "the runner `agent` was not told where to record",
+            "the runner `agent` got no ledger to record in",
             hint="use the `gert-ext-agent` that is installed beside gert, and none of another installation",
         )
     return PostgresStore(ledger, max_pool_size=4) if "://" in ledger else SQLiteStore(ledger)

@@ -139,7 +139,7 @@ def gates_of(gates: Sequence[Any]) -> tuple[ToolGate, ...]:
 
 
 def require_within(contract: Mapping[str, Any], packs: Sequence[Pack]) -> None:
-    """Refuse tools that may do more than the step declares: policy and people have judged the step by that."""
+    """Refuse tools that may do more than the step declares: policies and approvers evaluated that contract."""
     effects = {each.lower() for each in contract.get("effects") or ()}
     writes = {each.lower() for each in contract.get("writes") or ()}
     covers_all = UNKNOWN in effects

@@ -102,7 +102,7 @@ def _approvers(name: str, found: Decision, groups: Mapping[str, Iterable[str]]) 
     """The people whom every policy admits; without a list, anyone."""
     if not found.approvers:
         return ()
-    lists = [each.everybody(groups) for each in found.approvers]
+    lists = [each.all_people(groups) for each in found.approvers]
     common = set.intersection(*({person_key(person) for person in each} for each in lists))
     if not common:
         raise UsageError(

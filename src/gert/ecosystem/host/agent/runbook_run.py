@@ -1,4 +1,4 @@
-"""The run of a runbook that a tool call of an agent stands for: found by its id, started once, resumed, waited for."""
+"""The runbook run behind a tool call of an agent: found by its id, started once, resumed, waited for."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Head
 
 _TURN: Final = 0.5
-"""Seconds after which a run without new events is looked at again: a process that ended appends nothing."""
+"""Seconds after which a run without new events is checked again: a process that ended appends nothing."""
 _MOST_LAST: Final = 64
 _LONGEST: Final = 500
 _MOST_TEXT: Final = 64 * 1024
@@ -30,7 +30,7 @@ _MOST_TEXT: Final = 64 * 1024
 class RunbookRun:
     """One run of a runbook, driven by a process of its own.
 
-    tool_name: the tool that stands for it
+    tool_name: the tool that calls it
     options: how it is started; its id is that of the request
     outputs: outputs of steps that are part of the result, as `STEP.NAME`
     """
@@ -74,14 +74,14 @@ class RunbookRun:
         async with self._ledger() as ledger:
             while True:
                 head = await self._head(ledger)
-                if _ended(head):
+                if _has_ended(head):
                     return await self._ending(ledger)
                 if await is_driven(ledger, self.run_id):
                     await ledger.wait(self.run_id, head.count, _TURN)
                     continue
                 # It may have ended between the two looks.
                 head = await self._head(ledger)
-                if _ended(head):
+                if _has_ended(head):
                     continue
                 if is_resumed:
                     raise self._interruption(head)
@@ -93,7 +93,7 @@ class RunbookRun:
         if not await self.exists():
             return None
         async with self._ledger() as ledger:
-            return await self._ending(ledger) if _ended(await self._head(ledger)) else None
+            return await self._ending(ledger) if _has_ended(await self._head(ledger)) else None
 
     async def stop(self) -> None:
         """Stop it in order, if it runs on this machine."""
@@ -130,7 +130,7 @@ class RunbookRun:
             raise
 
     def _interruption(self, head: Head) -> GertError:
-        """Why a run that was resumed does not go on."""
+        """Why a resumed run does not continue."""
         tickets = head.runbook.tickets if head.runbook is not None else ()
         if not tickets:
             return RunError(
@@ -180,7 +180,7 @@ def place_of(database: Database) -> dict[str, str]:
     return {"dsn": database.value} if isinstance(database, Dsn) else {"db": database}
 
 
-def _ended(head: Head) -> bool:
+def _has_ended(head: Head) -> bool:
     return head.runbook is not None and head.runbook.ended is not None
 
 

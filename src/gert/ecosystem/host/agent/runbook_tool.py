@@ -61,7 +61,7 @@ class RunbookTool:
     policies: policy files and folders, in addition to those of the project and GERT_POLICY; the strictest verdict wins
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
     outputs: outputs of steps that are part of the result, as `STEP.NAME`, beside the outcome
-    require_signed: approvals need a signature, whatever policies say
+    require_signed: approvals need a signature, even if no policy requires one
     actor: the person who runs the agent, who may not approve (default: the current user)
     hidden: variables that hold secrets of others: the runbook gets them only if it declares or binds them
     db, dsn: where the runs are recorded (default: in the ledger of the agent)
@@ -149,7 +149,7 @@ class RunbookTool:
         )
 
     async def close(self) -> None:
-        """Runs have processes of their own, and go on."""
+        """Runs have processes of their own, and continue."""
 
     async def stop(self) -> None:
         """Stop the runs of calls that have not ended, in order."""

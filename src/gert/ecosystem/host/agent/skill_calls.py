@@ -43,7 +43,7 @@ class SkillCalls:
         return sha256_hex("\n".join(parts).encode())[:12]
 
     async def call(self, action: ActionBlock, ask: CallTool, run_id: str, decision: Decision) -> ToolAnswer:
-        """Have a skill called once, however often it is asked for.
+        """Call a skill once, however often it is requested.
 
         decision: of the policies; where it demands an approval, the kernel has it before a tool is called
         """

@@ -62,7 +62,7 @@ class ToolPack:
     prefix: the beginning of the tools' names (default: the tool's name and `_`)
     actions: the actions to offer (default: all)
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
-    demands: what approvals must satisfy whatever the policies say
+    demands: what approvals must satisfy beyond the policies
     hidden: further variables that hold secrets: masked, and kept from the tool unless it declares them
     """
 

@@ -40,7 +40,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a response.
+    """The result of a response.
 
     is_unverified: it is signed with a key that cannot be verified here
     """

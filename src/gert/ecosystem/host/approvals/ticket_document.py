@@ -97,7 +97,7 @@ def resume_command(view: TicketView, words: str) -> str:
 
 
 def answered_document(given: Given, approved: bool, words: str | None) -> AnsweredTicket:
-    """What became of an answer; `words` name the ledger of its run, None where it is not known here."""
+    """The result of an answer; `words` name the ledger of its run, None if it is not known here."""
     answered, view = given.answered, given.answered.view
     is_received = answered.objection is None
     is_next = is_received and words is not None and (answered.is_decided or given.is_unverified)

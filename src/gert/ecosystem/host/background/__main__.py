@@ -48,7 +48,7 @@ class _Announcer:
 
 
 def report(said: Report) -> None:
-    """Write the report, and let go of the pipe: the process that started this one may end now."""
+    """Write the report, and close the pipe: the process that started this one may end now."""
     with suppress(OSError):
         os.write(1, msgspec.json.encode(said) + b"\n")
     nothing = os.open(os.devnull, os.O_RDWR)

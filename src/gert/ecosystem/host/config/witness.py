@@ -126,7 +126,7 @@ class FileWitness(_Reporting):
 
 
 class UrlWitness(_Reporting):
-    """A server that heads are posted to, several at once while an earlier post is under way."""
+    """A server that heads are posted to, several at once while an earlier post is in flight."""
 
     def __init__(self, name: str, url: str, ledger: str, *, required: bool) -> None:
         super().__init__(name, ledger, required=required)

@@ -254,7 +254,7 @@ class Workspace:
         return ToolLookup(entry, tuple(searched))
 
     def _is_open(self, file: str) -> bool:
-        """Whether a file may be looked at."""
+        """Whether a file may be read."""
         return self._within is None or os.path.realpath(file).startswith(self._within.rstrip(os.sep) + os.sep)
 
     def _tool(self, file: str) -> Document:

@@ -22,7 +22,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def statements_of(items: Any, field: str | None = None) -> list[Statement]:
-    """Return what was said, in order; an agent's only output, `response` or the named field stands for it."""
+    """Return the answers in order; an answer is the agent's only output, `response`, or the named field."""
     if not isinstance(items, Mapping) or not items:
         raise InputError("expected `items` to be a map of what each agent said, found nothing to judge")
     rounds = items if _is_by_round(items) else {"": items}

@@ -138,7 +138,7 @@ def _parsed(schema: "type[OutputT]", reply: Reply) -> "OutputT":
         first = problem.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the answer"
         raise InputError(
-            f"the provider `{reply.provider}` did not answer with the JSON that was asked for: {where}: {first['msg']}",
+            f"the provider `{reply.provider}` did not answer with the requested JSON: {where}: {first['msg']}",
             hint="a scripted answer to a judge is a JSON object",
         ) from None
 

@@ -1,4 +1,4 @@
-"""Reducers: aggregate what several agents said into a decision (ecosystem-v0 §18)."""
+"""Reducers: aggregate the answers of several agents into a decision (ecosystem-v0 §18)."""
 
 import re
 from collections import Counter

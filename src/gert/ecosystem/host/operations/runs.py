@@ -154,7 +154,7 @@ async def _explored(access: Access, options: "RunOptions") -> RunDocument:
 
 
 def _result(executed: "Executed") -> RunDocument:
-    """What a dry run or a replay came to; it is recorded nowhere."""
+    """The result of a dry run or a replay, which is not recorded."""
     said: Any = executed.as_json()
     for name in ("trace", "db"):
         said.pop(name, None)

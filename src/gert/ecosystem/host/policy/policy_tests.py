@@ -118,7 +118,7 @@ class PolicySuite:
             folder=checked.file,
             verdict="failed" if differences else "passed",
             seconds=round(time.perf_counter() - started, 4),
-            outcome=_ended(judged, policies),
+            outcome=_result_text(judged, policies),
             differences=differences,
             notes=[] if case.expect or case.may_approve else ["the case expects nothing, so it cannot fail"],
         )
@@ -180,7 +180,7 @@ def _is_policy_test(file: str) -> bool:
     return API_VERSION.encode() in source and load(source, file_name=file).kind == "policy-test"
 
 
-def _ended(judged: CaseDecision, policies: Sequence[Policy]) -> str:
+def _result_text(judged: CaseDecision, policies: Sequence[Policy]) -> str:
     verdict = judged.decision.verdict.word
     if judged.breach:
         return f"{verdict}: too many targets"

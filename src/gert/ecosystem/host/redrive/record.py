@@ -267,7 +267,7 @@ async def _require_runbook(ledger: Ledger, run_id: str) -> Head:
 _KINDS: Final = {"agent": "an agent run", "runner": "the execution of a plan"}
 _NOT_RESUMED: Final = {
     "agent": "an agent replays its own steps when it is run",
-    "runner": "a plan is executed once; `gert runner recover` says what became of it",
+    "runner": "a plan is executed once; `gert runner recover` reports its state",
 }
 
 

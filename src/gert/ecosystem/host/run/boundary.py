@@ -62,7 +62,7 @@ def _address(notice: OutcomeNotice) -> str | None:
 def _refused_webhook(
     notice: OutcomeNotice, template: str, policies: Sequence[Policy], settings: Settings, environ: Mapping[str, str]
 ) -> str | None:
-    # A value of the environment leaves in the address or the key, so both effects are judged.
+    # A value of the environment leaves in the address or the key, so both effects are checked.
     reads = "${" in template or notice.pagerduty_routing_key is not None
     for effect in ("network", "environment") if reads else ("network",):
         refusal = crossing_refusal(effect, policies)

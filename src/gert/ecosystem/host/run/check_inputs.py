@@ -39,7 +39,7 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one binding: its value, or the problem; the value of a secret is a placeholder."""
+    """The result of one binding: its value, or the problem; the value of a secret is a placeholder."""
 
     input: str
     source: str
@@ -61,7 +61,7 @@ async def check_inputs(names: Sequence[str], config: str | None, environ: Mappin
     for name in names:
         if name.endswith(_RUNBOOKS):
             folder = os.path.dirname(os.path.abspath(name))
-            blocks |= dict(_bound(require_sound(workspace.program(name)).document.model, name))
+            blocks |= dict(_provider_bindings(require_sound(workspace.program(name)).document.model, name))
         else:
             fields: dict[str, Any] = {"type": "any", "from_": name, "required": True}
             blocks[name] = InputBlock(**fields)
@@ -90,7 +90,7 @@ def _entry(provider: Provider, environ: Mapping[str, str]) -> ProviderEntry:
     )
 
 
-def _bound(runbook: Runbook, file: str) -> Iterator[tuple[str, InputBlock]]:
+def _provider_bindings(runbook: Runbook, file: str) -> Iterator[tuple[str, InputBlock]]:
     found = [(name, block) for name, block in runbook.meta.inputs.items() if _provider_of(block.from_ or "")]
     if not found:
         raise UsageError(f"no input of `{file}` is bound to a provider")

@@ -31,8 +31,8 @@ _LONGEST_SHOWN: Final = 500
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-class _Letter(msgspec.Struct, frozen=True):
-    """A notice on its way: where to, with what, and what may be said about it.
+class _Delivery(msgspec.Struct, frozen=True):
+    """A notice to send: the address, the body, and what may be recorded about it.
 
     key: what leads it on from there, to one of the services behind an address
     """
@@ -46,7 +46,7 @@ class _Letter(msgspec.Struct, frozen=True):
     error: str | None = None
 
     def __repr__(self) -> str:
-        return f"_Letter({self.shown!r})"
+        return f"_Delivery({self.shown!r})"
 
     def sent(self, *, delivered: bool, attempts: int, status_code: int | None, error: str | None) -> WebhookSent:
         """What is recorded."""
@@ -77,7 +77,7 @@ async def send_notices(
     redactor: Redactor,
     host: str = "gert",
 ) -> list[WebhookSent]:
-    """Send all notices of a run at once, and report what became of each.
+    """Send all notices of a run concurrently, and report the result of each.
 
     Cancelled, it gives up what is still under way, and says that.
     """
@@ -105,13 +105,13 @@ async def send_notices(
                 moment=moment,
                 notify=result.notify,
             )
-            url, key, body = _written(notice, template, payload, environ, redactor, host)
-            letters.append(_Letter(where, category, ending, url, key, body))
+            url, key, body = _render(notice, template, payload, environ, redactor, host)
+            letters.append(_Delivery(where, category, ending, url, key, body))
         except GertError as problem:
-            letters.append(_Letter(where, category, ending, error=problem.message))
+            letters.append(_Delivery(where, category, ending, error=problem.message))
         except Exception as problem:
             error = f"the notice could not be written ({type(problem).__name__})"
-            letters.append(_Letter(where, category, ending, error=error))
+            letters.append(_Delivery(where, category, ending, error=error))
     return await _send_all(list(_once(letters)))
 
 
@@ -162,7 +162,7 @@ async def record_notices(
         raise asyncio.CancelledError  # the caller wants everything to end, not only the sending
 
 
-def _written(
+def _render(
     notice: OutcomeNotice,
     template: str,
     payload: Mapping[str, Any],
@@ -184,7 +184,7 @@ def _written(
     return url.text, key.text, encoded(told)
 
 
-def _once(letters: Iterable[_Letter]) -> Iterator[_Letter]:
+def _once(letters: Iterable[_Delivery]) -> Iterator[_Delivery]:
     """Each address once: the runbook and the settings may mean the same; behind one, keys lead to different people."""
     seen: set[tuple[str, str]] = set()
     for letter in letters:
@@ -194,7 +194,7 @@ def _once(letters: Iterable[_Letter]) -> Iterator[_Letter]:
             yield letter
 
 
-async def _send_all(letters: list[_Letter]) -> list[WebhookSent]:
+async def _send_all(letters: list[_Delivery]) -> list[WebhookSent]:
     sending = [asyncio.ensure_future(_send(letter)) for letter in letters]
     if not sending:
         return []
@@ -210,7 +210,7 @@ async def _send_all(letters: list[_Letter]) -> list[WebhookSent]:
     ]
 
 
-async def _send(letter: _Letter) -> WebhookSent:
+async def _send(letter: _Delivery) -> WebhookSent:
     if letter.error is not None:
         return letter.sent(delivered=False, attempts=0, status_code=None, error=letter.error)
     # Only now: a run that sends nothing does not load the library.

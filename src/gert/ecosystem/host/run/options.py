@@ -31,13 +31,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     record: the folder a scenario of this run is written to
     config: a file of settings beside those of the project
     approvals: who is asked for approval, and whether the run waits: at the terminal, elsewhere while it waits, or
-        elsewhere while it is set aside
+        elsewhere while it is detached
     break_glass: the reason for overriding governance in an emergency, where rules allow that
     controlled: messages in the inbox of the run may cancel it and give evidence; no person is at the console
     steps: a controlled run waits for a message before every call
     run_id: the id of the run, where the caller chooses it
     principal: the actor, where it is an agent
-    require_signed: approvals need a signature, whatever policies say
+    require_signed: approvals need a signature, even if no policy requires one
     """
 
     file: str
@@ -75,7 +75,7 @@ def with_trace_file(options: RunOptions, settings: Settings, runbook: str, run_i
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What a run that was set aside waits for.
+    """What a detached run waits for.
 
     path: where in the run the step is
     request: what is asked for, as machines read it
@@ -112,7 +112,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Executed(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ended or was set aside: its id, its result, and where it is recorded.
+    """A run that ended or was detached: its id, its result, and where it is recorded.
 
     result: how it ended; none while it waits
     pending: what it waits for

@@ -165,7 +165,7 @@ class Prepared:
         held = (self.environ.get(name, "") for name in secret_names(self.program))
         declared = [part for value in held for part in credentials_of(value)]
         known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
-        # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
+        # Output is decoded as UTF-8 in any case: a secret that is not UTF-8 is also searched in its decoded form.
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
         return Redactor([*known, *read, *map(marked, known)])
 
@@ -310,12 +310,12 @@ def _require_sense(options: RunOptions) -> None:
         raise UsageError("`--break-glass` needs a reason", hint="it is recorded, and shown in every report")
     if options.record and options.mode != "real":
         raise UsageError(f"a {options.mode} has no answers of the world to record", hint="record a real run")
-    for name, value in _named(options):
+    for name, value in _caller_texts(options):
         if not _is_text(value):
             raise UsageError(f"{name} is not UTF-8 text")
 
 
-def _named(options: RunOptions) -> Iterator[tuple[str, str]]:
+def _caller_texts(options: RunOptions) -> Iterator[tuple[str, str]]:
     """What the caller gave in words, by the name of its option."""
     yield "FILE", options.file
     for name in ("actor", "trace", "db", "dsn", "state_dir", "evidence", "config", "scenario", "record"):

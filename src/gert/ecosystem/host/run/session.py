@@ -44,7 +44,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
     settle: called when the run has ended, and not while it waits
     binding: binds approvals to what would run
     redactor: masks everything that must not be shown
-    knows: whether what became of an announced call is on record elsewhere, or whether it never began
+    knows: whether the outcome of an announced call is recorded elsewhere, or the call never began
     control: takes messages that control the run, where another process may send them
     """
 

@@ -43,7 +43,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     interval: from the start of a run to the start of the next
     stop_on: outcome categories after which no other run begins
     trace_dir: where each run gets a trace of its own
-    keep_going: go on after a run that did not complete
+    keep_going: continue after a run that did not complete
     """
 
     run: RunOptions

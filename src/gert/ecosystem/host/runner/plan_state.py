@@ -1,4 +1,4 @@
-"""What became of a plan: unspent, running, recorded, or in doubt."""
+"""The state of a plan: unspent, running, recorded, or in doubt."""
 
 import os
 from typing import Literal
@@ -32,7 +32,7 @@ class PlanState(msgspec.Struct, frozen=True):
 
 
 async def state_of(plan: Plan, database: Database, state: str) -> PlanState:
-    """Find out what became of a plan; a place without a ledger has spent nothing."""
+    """Return the state of a plan; without a ledger nothing is spent."""
     if plan.ledger is None:
         return _without_ledger(plan, state)
     if isinstance(database, str) and not os.path.exists(database):

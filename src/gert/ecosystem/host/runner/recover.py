@@ -1,4 +1,4 @@
-"""Say what became of plans whose runner is gone, and close their runs: a record that was found, or doubt."""
+"""Report the state of plans whose runner is gone, and close their runs: recorded, or in doubt."""
 
 import os
 from collections.abc import AsyncIterator, Iterable
@@ -37,7 +37,7 @@ _WORDS: Final[dict[str, Word]] = {
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """One plan and what became of it.
+    """One plan and its state.
 
     expires_at: until when an unspent plan is authorized; None if it is not
     closed: its run in the ledger was closed now
@@ -145,7 +145,7 @@ async def _known(project: RunnerProject, ledger: Ledger | None, plan: Plan) -> P
 
 
 async def _close(ledger: Ledger, plan: Plan, known: PlanState, actor: str, state: str) -> bool:
-    """Append what is known to the run of a plan that nobody executes any more."""
+    """Append what is known to the run of a plan that no runner executes."""
     payload: Payload
     if known.record is not None:
         payload = recorded_event(known.record, digest(record_bytes(known.record)), recovered=True)

@@ -1,4 +1,4 @@
-"""One skill call, from what is asked to what became of it: plan, verdict, authorization, one-shot runner, record.
+"""One skill call, from request to result: plan, verdict, authorization, one-shot runner, record.
 
 There is no other way to a skill's secret: steps of runbooks and tools of agents come through here.
 """
@@ -31,7 +31,7 @@ MAX_ATTEMPTS = 100
 
 
 class SkillResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a call: its record, or why the runner refused before it began.
+    """The result of a call: its record, or why the runner refused before it began.
 
     replayed: the execution happened before; nothing was called now
     """
@@ -111,7 +111,7 @@ async def export_execution(project: RunnerProject, plan_id: str) -> str | None:
 
 
 async def result_of(project: RunnerProject, plan: Plan, ended: Dispatched) -> SkillResult:
-    """What became of a plan whose runner has ended: its record decides, unless the runner refused to begin."""
+    """The result of a plan whose runner has ended: its record, unless the runner refused to begin."""
     if is_refusal(ended.exit_code):
         return SkillResult(plan_id=plan.plan_id, refused=ended)
     known = await state_of(plan, project.database, project.state)

@@ -186,7 +186,7 @@ class RunnerTransport:
         return plan_data(self._plan(action, subject.inputs, subject.call, request.path, asked))
 
     def knows(self, ask: CallTool) -> bool:
-        """Whether what became of a call is on record, or whether it never began: then it can be asked for again."""
+        """Whether the outcome of a call is on record, or the call never began: then it can be repeated."""
         tool = self._run.program.tool_names[ask.tool].tool
         if tool is None or tool.meta.transport != RUNNER:
             return False

@@ -110,11 +110,11 @@ class ReplayedRunbook:
         if not is_file(folder.scenario):
             raise UsageError(f"there is no `{SCENARIO_FILE}` in `{folder.path}`")
         scenario = self.workspace.check(folder.scenario, kind="scenario", runbook=self.program)
-        gone = [*_gone(scenario)]
+        gone = [*_missing_references(scenario)]
         expected = None
         if folder.has_test:
             test = self.workspace.check(folder.test, kind="test", runbook=self.program)
-            gone += _gone(test)
+            gone += _missing_references(test)
             expected = test.document.model
         model = scenario.document.model
         for given in (model.inputs, model.input_answers):
@@ -244,7 +244,7 @@ def _since(folder: Folder, before: ReplayedRunbook, today: ReplayedRunbook, runn
     )
 
 
-def _gone(checked: Checked) -> Iterator[str]:
+def _missing_references(checked: Checked) -> Iterator[str]:
     """What a document names that is not there; any other error is one."""
     errors = [finding for finding in checked.findings if finding.severity is Severity.ERROR]
     if any(finding.rule not in _GONE for finding in errors) or checked.document.model is None:

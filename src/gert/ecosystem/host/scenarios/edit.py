@@ -174,10 +174,10 @@ def _replaced(
         if key in changes:
             note = note_of(text[begin:end], tree.root[key]) if keeps_notes else ""
             parts.append(text[done:begin])
-            parts.append(inner.get(key) or _written(key, changes[key], text, note))
+            parts.append(inner.get(key) or _render(key, changes[key], text, note))
             done = end
     rest = text[done:]
-    added = "".join(_written(key, value, text) for key, value in changes.items() if key not in blocks)
+    added = "".join(_render(key, value, text) for key, value in changes.items() if key not in blocks)
     if not added:
         return "".join((*parts, rest))
     # Three dots may end a document; nothing may follow them.
@@ -192,7 +192,7 @@ def _split_end(text: str) -> tuple[str, str, str]:
     return (text[:at], "...", text[at + 3 :]) if text.startswith("...", at) else (text, "", "")
 
 
-def _written(key: str, value: Any, like: str, note: str = "") -> str:
+def _render(key: str, value: Any, like: str, note: str = "") -> str:
     if value is None:
         return ""
     first, line_break, rest = to_yaml({key: value}).partition("\n")

@@ -128,12 +128,12 @@ def find_scenarios(names: Iterable[str]) -> list[Folder]:
     """Find the scenarios of runbooks, scenario folders, and everything below other folders, each once."""
     found: dict[str, Folder] = {}
     for name in names:
-        for folder in _named(name):
+        for folder in _find_by_name(name):
             found.setdefault(os.path.abspath(_text(folder.path)), folder)
     return list(found.values())
 
 
-def _named(name: str) -> list[Folder]:
+def _find_by_name(name: str) -> list[Folder]:
     if os.path.isdir(name):
         if is_file(os.path.join(name, SCENARIO_FILE)):
             return [Folder(os.path.normpath(name), runbook_of(name))]

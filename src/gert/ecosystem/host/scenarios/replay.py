@@ -58,7 +58,7 @@ class ReplayJournal:
 
     @property
     def events(self) -> int:
-        """How many events were said."""
+        """How many events were emitted."""
         return self.seen.events
 
     def say(self, said: Emit) -> None:

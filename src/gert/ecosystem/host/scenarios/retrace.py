@@ -56,7 +56,7 @@ async def retrace(
     if setup.started.runbook_hash != record.started.runbook_hash and not force:
         raise UsageError(
             f"the runbook has changed since run `{record.run_id}`",
-            hint="--force makes a scenario of it all the same, where the run still goes the same way",
+            hint="--force creates the scenario anyway, if the run still takes the same path",
         )
     recording = Recording(target.path, runbook)
     recording.asks = await _collect_asks(setup, record, _is_at_same_path if force else is_alike)
@@ -90,7 +90,7 @@ async def _collect_asks(setup: Setup, record: Record, same: Same) -> dict[str, R
 
 
 def _is_at_same_path(recorded: Envelope, again: Envelope) -> bool:
-    """Whether an event repeats another one in a run of a changed runbook, whatever its result."""
+    """Whether an event repeats another one in a run of a changed runbook, with any result."""
     return (recorded.type, recorded.path) == (again.type, again.path)
 
 

@@ -50,7 +50,7 @@ def require_free(folder: Folder) -> None:
 def scenario_text(program: Program) -> str:
     """The answers, as far as they can be derived, with comments."""
     lines = [
-        f"# The answers for a replay of {_said(program.runbook.meta.name)}.",
+        f"# The answers for a replay of {_comment_text(program.runbook.meta.name)}.",
         "# A single answer serves every call; each entry of a list serves one. A key may also be the id of a step.",
         'description: ""',
         *_inputs(program),
@@ -68,10 +68,10 @@ def expectations_text(program: Program, name: str) -> str:
     """The expectations: the run completes; the others are comments to edit."""
     ends = [step for step in program.steps if isinstance(step, EndStep)]
     categories = list(dict.fromkeys(step.outcome.category for step in ends))
-    codes = list(dict.fromkeys(_said(step.outcome.code.source) for step in ends))
+    codes = list(dict.fromkeys(_comment_text(step.outcome.code.source) for step in ends))
     steps = [step.id for step in program.steps if step.id is not None]
     lines = [
-        f"# The expectations of `gert test` for this replay of {_said(program.runbook.meta.name)}.",
+        f"# The expectations of `gert test` for this replay of {_comment_text(program.runbook.meta.name)}.",
         *to_yaml({"description": name, "expected_status": "completed"}).splitlines(),
         f"# expected_outcome: {categories[0] if categories else 'resolved'}  # {_few(categories)}",
         f"# expected_code: …  # {_few(codes)}",
@@ -119,9 +119,9 @@ def _about(block: InputBlock) -> str:
     if block.enum:
         words.append(f"one of {_few([str(each) for each in block.enum])}")
     if block.pattern:
-        words.append(f"matching {_said(block.pattern)}")
+        words.append(f"matching {_comment_text(block.pattern)}")
     if block.description:
-        words.append(_said(block.description))
+        words.append(_comment_text(block.description))
     return ", ".join(words)
 
 
@@ -135,14 +135,14 @@ def _tools(program: Program) -> Iterator[str]:
         yield "tool_responses:"
     for key, (action, steps) in used.items():
         yield f"  # for {_few(steps)}"
-        yield from (f"  # {_said(name)}: {_extracted(each)}" for name, each in action.extract.items())
+        yield from (f"  # {_comment_text(name)}: {_extracted(each)}" for name, each in action.extract.items())
         yield from (f"  {line}" for line in to_yaml({key: {"exit_code": 0, "stdout": ""}}).splitlines())
 
 
 def _extracted(block: ExtractBlock) -> str:
     where = {"json": "JSON on stdout"}.get(block.from_, block.from_)
-    path = f" at {_said(block.json_path)}" if block.json_path is not None else ""
-    pattern = f", matching {_said(block.pattern)}" if block.pattern is not None else ""
+    path = f" at {_comment_text(block.json_path)}" if block.json_path is not None else ""
+    pattern = f", matching {_comment_text(block.pattern)}" if block.pattern is not None else ""
     return f"from {where}{path}{pattern}"
 
 
@@ -152,7 +152,7 @@ def _extensions(program: Program) -> Iterator[str]:
         yield "extension_responses:"
     for step in steps:
         outputs = list(program.outputs_of(step))
-        yield f"  # {_said(step.extension)}" + (f" gives {_few(outputs)}" if outputs else "")
+        yield f"  # {_comment_text(step.extension)}" + (f" gives {_few(outputs)}" if outputs else "")
         yield from (f"  {line}" for line in to_yaml({step.id: {"outputs": {}}}).splitlines())
 
 
@@ -161,17 +161,17 @@ def _evidence(program: Program) -> Iterator[str]:
     if steps:
         yield "evidence:"
     for step in steps:
-        yield f"  # {_said(step.instructions.source)}"
+        yield f"  # {_comment_text(step.instructions.source)}"
         given = {piece.name: _EVIDENCE[piece.kind] for piece in step.required_evidence}
         yield from (f"  {line}" for line in to_yaml({step.id: given}).splitlines())
 
 
 def _few(words: list[str]) -> str:
-    listed = ", ".join(_said(word) for word in words[:_MOST_LISTED])
+    listed = ", ".join(_comment_text(word) for word in words[:_MOST_LISTED])
     return f"{listed}, …" if len(words) > _MOST_LISTED else listed or "none"
 
 
-def _said(text: str) -> str:
+def _comment_text(text: str) -> str:
     """Text for a comment: one line of limited length."""
     line = printable(" ".join(text[: 4 * _MOST_WORDS].split()))
     return line if len(line) <= _MOST_WORDS else line[:_MOST_WORDS] + "…"

@@ -215,13 +215,13 @@ class _RunbookTest:
             setup = prepared.setup(inputs, Redactor(), folder.name, loaded.scenario.actor)
             ran = self._runner.run(replay(loaded, setup, self._options.timeout))
             # Inside `try`: an invalid expectation is an error of this scenario only.
-            judged = self._judged(loaded, ran, time.perf_counter() - started)
+            judged = self._evaluate(loaded, ran, time.perf_counter() - started)
         except GertError as problem:
             return broken(folder, problem.message, problem.hint, time.perf_counter() - started)
         coverage.add(ran.seen)
         return judged
 
-    def _judged(self, loaded: Loaded, ran: Replayed, seconds: float) -> Tested:
+    def _evaluate(self, loaded: Loaded, ran: Replayed, seconds: float) -> Tested:
         found = [*_late(ran), *differences(loaded.expected, ran.seen, ran.missing)]
         outcome = ran.result.outcome
         return _tested(

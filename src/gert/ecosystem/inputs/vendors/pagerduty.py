@@ -61,7 +61,7 @@ class PagerDuty:
     async def incident(self) -> dict[str, Any]:
         """The incident that the settings name."""
         if self._incident is None:
-            self._incident = await self._named() or await self._newest()
+            self._incident = await self._configured_incident() or await self._newest()
         return self._incident
 
     async def alerts(self) -> list[Any]:
@@ -78,7 +78,7 @@ class PagerDuty:
             if len(found) >= _MOST_ALERTS:
                 raise VendorError(f"the incident has more than {_MOST_ALERTS} alerts")
 
-    async def _named(self) -> dict[str, Any] | None:
+    async def _configured_incident(self) -> dict[str, Any] | None:
         said = self._config.incident
         if said is None and self._config.incident_variable is not None:
             said = os.environ.get(self._config.incident_variable, "").strip() or None

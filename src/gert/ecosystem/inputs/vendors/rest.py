@@ -90,7 +90,7 @@ class Rest:
                 asyncio.timeout(self._timeout),
                 self._client.stream("GET", url, params=list(params), headers=self._headers) as response,
             ):
-                return self._taken(response, await self._body(response))
+                return self._read_response(response, await self._body(response))
         except (TimeoutError, httpx2.TimeoutException):
             raise VendorError(f"{self._vendor} did not answer within {self._timeout:g} s", again_after=0.0) from None
         except httpx2.TransportError as problem:
@@ -105,7 +105,7 @@ class Rest:
             parts.append(part)
         return b"".join(parts)
 
-    def _taken(self, response: httpx2.Response, body: bytes) -> Any:
+    def _read_response(self, response: httpx2.Response, body: bytes) -> Any:
         status = response.status_code
         try:
             found = msgspec.json.decode(body)
@@ -116,12 +116,12 @@ class Rest:
         if 200 <= status < 300:
             return found
         raise VendorError(
-            f"{self._vendor} {_words(status)}{self._said(found)}",
+            f"{self._vendor} {_words(status)}{self._error_detail(found)}",
             status=status,
             again_after=_wait(status, response.headers.get("Retry-After")),
         )
 
-    def _said(self, body: Any) -> str:
+    def _error_detail(self, body: Any) -> str:
         try:
             said = self._message_of(body)
         except (TypeError, KeyError, AttributeError):

@@ -168,7 +168,7 @@ class ResponsesFold:
             response = data.get("response")
             if not isinstance(response, dict):
                 raise malformed("the last event of the model's answer has no response")
-            # The event's name tells the status; not every server repeats it in the response.
+            # The event's name is the status; not every server repeats it in the response.
             self._response, self.done = {**response, "status": kind.removeprefix("response.")}, True
         elif kind == "response.output_item.done" and isinstance(data.get("item"), dict):
             index = data.get("output_index")

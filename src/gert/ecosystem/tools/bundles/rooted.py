@@ -12,7 +12,7 @@ _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NO
 _READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 _REFUSED: Final = frozenset({"", ".", "..", ".git"})
-"""Parts of a path: whoever writes to `.git` decides which programs git starts."""
+"""Forbidden parts of a path: a process that writes to `.git` chooses the programs that git starts."""
 
 _LONGEST_PATH: Final = 1000
 

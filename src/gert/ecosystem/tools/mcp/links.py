@@ -133,13 +133,13 @@ def _client(endpoint: Endpoint, limit: int) -> httpx2.AsyncClient:
     """Return a client that verifies certificates, keeps no cookies, and reads bounded, uncompressed answers."""
 
     async def hurried(request: httpx2.Request) -> None:
-        # Nobody waits for the answer to a notification, or to the end of a session.
+        # No caller waits for the answer to a notification, or to the end of a session.
         if request.method == "DELETE" or _NOTIFICATION in request.content[:_MAX_HEAD]:
             request.extensions = {**request.extensions, "timeout": {**request.extensions["timeout"], "read": 2.0}}
 
     async def bounded(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-            raise httpx2.DecodingError("the server compressed its answer although it was told not to")
+            raise httpx2.DecodingError("the server compressed its answer although `identity` was requested")
         is_stream = response.headers.get("content-type", "").lower().startswith(_EVENTS)
         response.stream = _Bounded(response.stream, _MAX_STREAM if is_stream else limit)
 

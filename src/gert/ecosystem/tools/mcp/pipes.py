@@ -58,7 +58,7 @@ class Pipes:
             self.end(f"{self._title} broke the protocol: a message is longer than {self._lines.limit} bytes")
 
     def end(self, reason: str, *, by_exit: bool = False) -> None:
-        """End the connection: the SDK fails what is under way."""
+        """End the connection: the SDK fails calls in flight."""
         if self.lost is not None:
             return
         self.lost = RpcLost(reason, by_exit=by_exit)
@@ -75,7 +75,7 @@ class Pipes:
             return
         self._unasked += 1
         if self._unasked > MAX_UNASKED:
-            self.end(f"{self._title} broke the protocol: it sent {MAX_UNASKED} messages that were not asked for")
+            self.end(f"{self._title} broke the protocol: it sent {MAX_UNASKED} unrequested messages")
             return
         if isinstance(message, JSONRPCRequest) and len(self.asked) < MAX_ASKED:
             self.asked.append(message.method)

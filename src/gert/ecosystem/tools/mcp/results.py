@@ -1,4 +1,4 @@
-"""What the result of an MCP tool comes to: an answer with outputs, without secrets.
+"""Turn the result of an MCP tool into an answer: outputs, without secrets.
 
 Declared outputs are properties of the structured result. `extract` reads the text (`stdout`), or the structured result
 as JSON; the text is parsed where there is none. A single output that nothing extracts is the text, if the result is not

@@ -110,7 +110,7 @@ class Session:
             await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
 
     def kill(self) -> None:
-        """End it at once; calls under way then fail."""
+        """End it at once; calls in flight fail."""
         if not self.link.kill() and self._task is not None:
             self._task.cancel()
 

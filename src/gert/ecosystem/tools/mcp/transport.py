@@ -172,7 +172,7 @@ class Mcp:
     # --- one call
 
     async def _result(self, entry: _Entry, server: Command | Endpoint, called: _Called) -> CallResult:
-        """Call a tool; if the connection is lost, once more, unless the call may have happened and must not twice."""
+        """Call a tool; after a lost connection, once more, unless the call may have happened and is not idempotent."""
         arguments = self._arguments(called)
         try:
             return await self._called(entry, server, called, arguments)

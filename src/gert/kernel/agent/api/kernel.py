@@ -559,7 +559,7 @@ class AgentKernel:
     ) -> int:
         """Record a checkpoint and return the number of its event."""
         return await self._notes.summarize(
-            run_id, tenant, CHECKPOINT + _named("checkpoint", name), as_json(payload), step_key, parent_step_key
+            run_id, tenant, CHECKPOINT + _require_name("checkpoint", name), as_json(payload), step_key, parent_step_key
         )
 
     async def set_artifact(
@@ -576,7 +576,7 @@ class AgentKernel:
         """Record a value under a key and return the number of its event."""
         held = artifact_json(value, schema_version)
         return await self._notes.summarize(
-            run_id, tenant, ARTIFACT + _named("artifact", key), held, step_key, parent_step_key
+            run_id, tenant, ARTIFACT + _require_name("artifact", key), held, step_key, parent_step_key
         )
 
     async def get_artifact(self, *, run_id: str, key: str, tenant: TenantContext | None = None) -> object | None:
@@ -694,7 +694,7 @@ class AgentKernel:
         return visibility_report(decided, tenant) | {"model": model, "final_allowed_tools": final}
 
 
-def _named(what: str, name: str) -> str:
+def _require_name(what: str, name: str) -> str:
     if not name.strip():
         raise InputError(f"{what} needs a name")
     return name

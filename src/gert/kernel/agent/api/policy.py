@@ -98,7 +98,7 @@ class PolicyRecords:
         return status
 
     async def _status(self, run_id: str, tenant: TenantContext, key: str) -> tuple[ApprovalStatus, str | None]:
-        """Take what was received; return how a ticket stands, and its id while it is open."""
+        """Take received responses; return the status of a ticket, and its id while it is open."""
         found = await self._approvals.take(run_id, tenant.tenant_id, key)
         head = await self._log.head(run_id, tenant)
         ticket = head.agent.tickets.get(key) if head.agent is not None else None

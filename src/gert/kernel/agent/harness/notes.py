@@ -139,7 +139,7 @@ class HarnessNotes:
         return found
 
     def _scope(self, run_id: str | None, tenant: TenantContext | None) -> Scope:
-        """Return the scope of the work going on; outside of it, every call has one of its own."""
+        """Return the scope of the current work; outside of it, every call has one of its own."""
         scope = current_scope()
         if scope is not None and run_id in (None, scope.context.run_id):
             return scope

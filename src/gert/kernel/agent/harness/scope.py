@@ -51,7 +51,7 @@ _SCOPE: ContextVar[Scope | None] = ContextVar("gert_harness_scope", default=None
 
 
 def current_scope() -> Scope | None:
-    """Return the scope of the work going on, if any."""
+    """Return the scope of the current work, if any."""
     return _SCOPE.get()
 
 

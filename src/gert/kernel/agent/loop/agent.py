@@ -82,7 +82,7 @@ class AutonomousAgent:
         The run is started if it does not exist, and ends with the answer. ApprovalRequiredError if a tool call waits
         for an approval: run it again when that is given.
 
-        step_key_prefix: tells the steps of several agents in one run apart
+        step_key_prefix: distinguishes the steps of several agents in one run
         """
         if max_iterations < 1:
             raise InputError("expected `max_iterations` to be 1 or more")

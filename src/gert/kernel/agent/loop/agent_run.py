@@ -10,13 +10,13 @@ from gert.kernel.agent.api.kernel import AgentKernel
 from gert.kernel.agent.loop.agent_tools import MEMORY_WRITES
 from gert.kernel.agent.loop.compaction import CompactedHistory, CompactionStrategy, compacted, split, summary_request
 from gert.kernel.agent.loop.context import ContextBuilder
-from gert.kernel.agent.loop.conversation import answering, calling, rejection, said, with_ids
+from gert.kernel.agent.loop.conversation import answer_text, answering, calling, rejection, with_ids
 from gert.kernel.agent.loop.experience import ReflectionResult, owned_rule
 from gert.kernel.agent.loop.gates import ToolGate, gate_arguments, gate_passes, gate_reason
 from gert.kernel.agent.loop.memory import MemoryStore
 from gert.kernel.agent.loop.notes import OnceNotes
 from gert.kernel.agent.loop.run_context import RunContext
-from gert.kernel.agent.loop.tool_round import Told, ToolRound
+from gert.kernel.agent.loop.tool_round import CallReply, ToolRound
 from gert.kernel.agent.ports.model import OutputT, ToolCall
 from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.agent.types.api import (
@@ -171,18 +171,18 @@ class AgentRun:
 
     async def _call_tools(self, turn: int, asked: StepModelResult[OutputT]) -> None:
         calls = with_ids(asked.tool_calls, turn)
-        told = await self._round().run(
-            self._run_id, self._key(turn), calls, lambda place, call, told: self._called(turn, place, call, told)
+        replies = await self._round().run(
+            self._run_id, self._key(turn), calls, lambda place, call, reply: self._called(turn, place, call, reply)
         )
-        results = answering(calls, [each.text for each in told])
-        self._history += (calling(said(asked.output), calls), *results)
+        results = answering(calls, [each.text for each in replies])
+        self._history += (calling(answer_text(asked.output), calls), *results)
 
-    async def _called(self, turn: int, place: int, call: ToolCall, told: Told) -> None:
+    async def _called(self, turn: int, place: int, call: ToolCall, reply: CallReply) -> None:
         """Note a tool step, and what it changed: the memory, or the skills in use."""
         key = self._round().key(self._key(turn), place, call.tool_name)
-        facts: dict[str, object] = {"iteration": turn, "tool_name": call.tool_name[:64], "succeeded": told.succeeded}
-        await self._notes.record(self._run_id, "agent_tool_step", key, facts, replayed=told.replayed)
-        await self._context.called(f"{self._key(turn)}_memory_{place}", call, told)
+        facts: dict[str, object] = {"iteration": turn, "tool_name": call.tool_name[:64], "succeeded": reply.succeeded}
+        await self._notes.record(self._run_id, "agent_tool_step", key, facts, replayed=reply.replayed)
+        await self._context.called(f"{self._key(turn)}_memory_{place}", call, reply)
 
     async def _failed_gates(self, turn: int, draft: OutputT, gates: Sequence[ToolGate], first: int) -> list[str]:
         """Run the gates one after the other and return why the draft is not accepted."""
@@ -190,8 +190,8 @@ class AgentRun:
         for place, gate in enumerate(gates, first):
             schema = self._kernel.tools.definition(gate.tool).arguments_schema_json
             call = ToolCall(gate.tool, gate_arguments(gate, draft, schema))
-            [told] = await self._round().run(self._run_id, self._key(turn, "accept"), (call,), first=place)
-            passed = told.succeeded and gate_passes(gate, told.text)
+            [reply] = await self._round().run(self._run_id, self._key(turn, "accept"), (call,), first=place)
+            passed = reply.succeeded and gate_passes(gate, reply.text)
             key = self._round().key(self._key(turn, "accept"), place, gate.tool)
             facts: dict[str, object] = {
                 "iteration": turn,
@@ -199,9 +199,9 @@ class AgentRun:
                 "must_pass": gate.must_pass,
                 "passed": passed,
             }
-            await self._notes.record(self._run_id, "agent_acceptance_gate", key, facts, replayed=told.replayed)
+            await self._notes.record(self._run_id, "agent_acceptance_gate", key, facts, replayed=reply.replayed)
             if gate.must_pass and not passed:
-                reasons.append(gate_reason(gate, told.text))
+                reasons.append(gate_reason(gate, reply.text))
         return reasons
 
     async def _verify(

@@ -85,8 +85,8 @@ class ContextBuilder(ABC):  # noqa: B024  documented as a base class that can al
             "Skills that you can load with `load_skill`": _listed(available_skill_summaries or {}),
         }
         instructions = dict.fromkeys(text for text in (self.identity, system_prompt) if text)
-        told = [*instructions, *(f"## {title}\n{_end(text)}" for title, text in sections.items() if text)]
-        system = (ChatMessage(role="system", content="\n\n".join(told)),) if told else ()
+        parts = [*instructions, *(f"## {title}\n{_end(text)}" for title, text in sections.items() if text)]
+        system = (ChatMessage(role="system", content="\n\n".join(parts)),) if parts else ()
         return (*system, *short_term_messages)
 
     async def read(self, source: str, look: Look) -> str:

@@ -15,7 +15,7 @@ LONGEST_TURN = 256_000
 """Characters of all tool results of one turn that the model sees."""
 
 
-def said(output: BaseModel) -> str:
+def answer_text(output: BaseModel) -> str:
     """Return the text of an answer; empty if the model only called tools."""
     return output.model_dump_json() if output.model_fields_set else ""
 
@@ -58,12 +58,12 @@ def _cut(text: str, most: int) -> str:
 
 
 def error_json(message: str, hint: str | None = None) -> str:
-    """Return the result that tells a model that its call failed or was refused."""
+    """Return the message to a model that its call failed or was refused."""
     return canonical_json_dumps({"error": message} if hint is None else {"error": message, "hint": hint})
 
 
 def rejection(draft: str, reasons: Sequence[str]) -> tuple[ChatMessage, ChatMessage]:
     """Return the messages that show a model its rejected draft and the reasons."""
     listed = "\n".join(f"- {reason}" for reason in reasons)
-    told = f"The draft was not accepted:\n{listed}\nCorrect it and answer again."
-    return ChatMessage(role="assistant", content=draft), ChatMessage(role="user", content=told)
+    request = f"The draft was not accepted:\n{listed}\nCorrect it and answer again."
+    return ChatMessage(role="assistant", content=draft), ChatMessage(role="user", content=request)

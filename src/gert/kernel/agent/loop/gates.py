@@ -10,7 +10,7 @@ from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.json_path import follow
 
 CANDIDATE = "candidate"
-"""The argument that a gate's tool gets without being asked for, if it declares it or the fields of the draft."""
+"""The argument that a gate's tool gets implicitly, if it declares it or the fields of the draft."""
 
 _PASS_FIELDS = ("passed", "pass", "ok", "success")
 _PASS_STATUS = ("passed", "success", "ok")
@@ -20,8 +20,8 @@ _LONGEST_REASON = 2000
 class ToolGate(BaseModel):
     """A tool that checks a draft.
 
-    arguments_json: the arguments; a text that is exactly `{{candidate}}` stands for the draft, and `{{candidate.a.b}}`
-        for a part of it
+    arguments_json: the arguments; a text that is exactly `{{candidate}}` is replaced by the draft,
+        and `{{candidate.a.b}}` by a part of it
     pass_json_path: where the result says whether the draft passed
     pass_if_equals_json: what must be there (default: true)
     """

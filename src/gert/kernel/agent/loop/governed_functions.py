@@ -63,7 +63,7 @@ class _Calls:
         self._counts: Counter[str] = Counter()
 
     async def call(self, tool_name: str, arguments: dict[str, Any]) -> str:
-        """Call a tool and return what the model is told."""
+        """Call a tool and return the text for the model."""
         given = canonical_json_dumps(to_jsonable_python(arguments))
         prefix = f"call_{sha256_hex(canonical_json_dumps([tool_name, given]).encode())[:_DIGITS]}"
         self._counts[prefix] += 1
@@ -71,8 +71,8 @@ class _Calls:
         run = self._run
         while True:
             try:
-                [told] = await self._round.run(run.run_id, prefix, (call,), first=place)
-                return told.text
+                [reply] = await self._round.run(run.run_id, prefix, (call,), first=place)
+                return reply.text
             except ApprovalRequiredError as error:
                 decided = await run.kernel.wait_for_approval(
                     run_id=run.run_id, tenant=run.tenant, approval_key=error.approval_key, timeout_seconds=self._wait

@@ -120,7 +120,7 @@ class AgentTools(Tools):
     async def reconcile(
         self, name: str, arguments_json: str, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
-        """Ask a tool whether a call happened; None if it cannot tell."""
+        """Ask a tool whether a call happened; None if it does not know."""
         tool = self._own.get(name)
         if tool is None:
             return await super().reconcile(name, arguments_json, context)

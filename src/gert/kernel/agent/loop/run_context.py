@@ -9,7 +9,7 @@ from gert.kernel.agent.loop.agent_tools import LOAD_SKILL, MEMORY_WRITES, RunMem
 from gert.kernel.agent.loop.context import ContextBuilder, Look, reading_with
 from gert.kernel.agent.loop.memory import MemoryStore
 from gert.kernel.agent.loop.own_tools import AgentTools
-from gert.kernel.agent.loop.tool_round import Told
+from gert.kernel.agent.loop.tool_round import CallReply
 from gert.kernel.agent.ports.model import ToolCall
 from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.agent.types.api import TenantContext
@@ -91,15 +91,15 @@ class RunContext:
         text = await self.read(f"turn_{turn}_{named}", look)
         return tuple(ChatMessage.model_validate(each) for each in msgspec.json.decode(text))
 
-    async def called(self, key: str, call: ToolCall, told: Told) -> None:
+    async def called(self, key: str, call: ToolCall, reply: CallReply) -> None:
         """Take in what a tool call changed: a loaded skill, or the memory, which is read again."""
         if call.tool_name in self._skills:
             # A skill that is called without being loaded is in use as well.
             self._active.add(call.tool_name)
-        if not told.succeeded or call.tool_name not in self._own:
+        if not reply.succeeded or call.tool_name not in self._own:
             return
         if call.tool_name == LOAD_SKILL:
-            found = loads(told.text)
+            found = loads(reply.text)
             self._active.update({found["loaded"]} & self._skills.keys() if isinstance(found, dict) else ())
         elif call.tool_name in MEMORY_WRITES and self._memory is not None:
             self._memory.text = await self._read_once("memory", key, self._memory.load)

@@ -6,7 +6,7 @@ from typing import Generic
 
 from gert.errors import InputError
 from gert.kernel.agent.api.kernel import AgentKernel
-from gert.kernel.agent.loop.conversation import answering, calling, said, with_ids
+from gert.kernel.agent.loop.conversation import answer_text, answering, calling, with_ids
 from gert.kernel.agent.loop.tool_round import ToolRound
 from gert.kernel.agent.ports.model import ModelCallOptions, OutputT
 from gert.kernel.agent.steps.messages import ChatMessage
@@ -71,8 +71,8 @@ class AgentRuntime:
             added: tuple[ChatMessage, ...] = (ChatMessage(role="assistant", content=step.output.model_dump_json()),)
         else:
             calls = with_ids(step.tool_calls, turn)
-            told = await ToolRound(self._kernel, tenant).run(run_id, key, calls)
-            added = (calling(said(step.output), calls), *answering(calls, [each.text for each in told]))
+            replies = await ToolRound(self._kernel, tenant).run(run_id, key, calls)
+            added = (calling(answer_text(step.output), calls), *answering(calls, [each.text for each in replies]))
         return AgentRuntimeResult(run_id, AgentRuntimeState((*state.messages, *added), turn), step)
 
     async def run_until(

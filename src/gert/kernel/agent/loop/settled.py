@@ -23,7 +23,7 @@ async def settled_tool_step(
 ) -> StepToolResult:
     """Run a tool step; if its outcome is unknown, let the tool's reconciler find out whether the call happened.
 
-    A call that happened is not repeated, and one that did not is made. If the tool cannot tell, the error is raised:
+    A call that happened is not repeated, and one that did not is made. If the tool does not know, the error is raised:
     an operator has to reconcile the call.
     """
     step = partial(

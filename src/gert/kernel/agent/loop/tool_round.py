@@ -1,4 +1,4 @@
-"""The tool calls of one turn: run them, and turn their results and errors into what the model is told."""
+"""The tool calls of one turn: run them, and turn their results and errors into text for the model."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ MOST_CALLS: Final = 64
 """Tool calls of one turn that are made; a model may ask for any number."""
 
 REFUSAL: Final = "tool_refusal"
-"""The source of what a model is told about a call that did not succeed."""
+"""The source of the text for the model about a call that did not succeed."""
 
 _LONGEST_NAME: Final = 64
 _LONGEST_MESSAGE: Final = 2000
@@ -38,12 +38,12 @@ FED_BACK: Final = (
     PolicyViolationError,
     InputError,
 )
-"""Errors of a call that the model is told; everything else ends the turn, such as a call that waits for approval."""
+"""Errors of a call that the model sees; everything else ends the turn, such as a call that waits for approval."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a model is told about its call.
+class CallReply:
+    """The text for the model about its call.
 
     succeeded: the tool returned; otherwise the text says why not
     replayed: it was on record
@@ -54,7 +54,7 @@ class Told:
     replayed: bool
 
 
-After = Callable[[int, ToolCall, Told], Coroutine[Any, Any, None]]
+After = Callable[[int, ToolCall, CallReply], Coroutine[Any, Any, None]]
 
 
 class ToolRound:
@@ -73,21 +73,21 @@ class ToolRound:
 
     async def run(
         self, run_id: str, prefix: str, calls: Sequence[ToolCall], after: After | None = None, *, first: int = 1
-    ) -> list[Told]:
-        """Run calls concurrently and return what the model is told about each, in their order.
+    ) -> list[CallReply]:
+        """Run calls concurrently and return the text for the model about each, in their order.
 
-        An error that the model is not told is raised when all calls have ended, so that each is on record.
+        An error that the model does not see is raised when all calls have ended, so that each is on record.
 
-        after: called with the place, the call and what the model is told, when the call has ended
+        after: called with the place, the call and the text for the model, when the call has ended
         first: the place of the first call
         """
-        results: dict[int, Told] = {}
+        results: dict[int, CallReply] = {}
 
         async def one(place: int, call: ToolCall) -> None:
-            told = await self._one(run_id, self.key(prefix, place, call.tool_name), call, place - first)
-            results[place] = told
+            reply = await self._one(run_id, self.key(prefix, place, call.tool_name), call, place - first)
+            results[place] = reply
             if after is not None:
-                await after(place, call, told)
+                await after(place, call, reply)
 
         async def one_after_another(chosen: Sequence[tuple[int, ToolCall]]) -> None:
             for place, call in chosen:
@@ -104,11 +104,11 @@ class ToolRound:
             raise errors[0]
         return [results[place] for place, _ in numbered]
 
-    async def _one(self, run_id: str, key: str, call: ToolCall, before: int) -> Told:
-        """Run a call and return what the model is told; `before` it there are so many calls in its turn."""
+    async def _one(self, run_id: str, key: str, call: ToolCall, before: int) -> CallReply:
+        """Run a call and return the text for the model; `before` is the number of earlier calls in its turn."""
         refusal = await self._kernel.recorded_context(run_id=run_id, tenant=self._tenant, step_key=key)
         if refusal is not None:
-            return Told(refusal, succeeded=False, replayed=True)
+            return CallReply(refusal, succeeded=False, replayed=True)
         try:
             if before >= MOST_CALLS:
                 raise InputError(f"a turn may call at most {MOST_CALLS} tools")
@@ -121,14 +121,14 @@ class ToolRound:
                 arguments=call.arguments_json,
                 step_key=key,
             )
-            return Told(result.result_json, succeeded=True, replayed=result.replayed)
+            return CallReply(result.result_json, succeeded=True, replayed=result.replayed)
         except FED_BACK as error:
             if getattr(error, "in_doubt", False):
                 raise
-            return Told(await self._refused(run_id, key, error), succeeded=False, replayed=False)
+            return CallReply(await self._refused(run_id, key, error), succeeded=False, replayed=False)
 
     async def _refused(self, run_id: str, key: str, error: GertError) -> str:
-        """Record what the model is told, so that a resumed run tells it the same."""
+        """Record the text for the model, so that a resumed run shows it the same."""
 
         async def look() -> str:
             return error_json(error_text(error, _LONGEST_MESSAGE) or type(error).__name__)

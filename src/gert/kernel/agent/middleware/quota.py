@@ -49,8 +49,8 @@ class QuotaMiddleware(PassThroughMiddleware):
     async def before_model(self, *, run_id: str, tenant: TenantContext) -> None:
         """Refuse a call if a budget is spent."""
         for limit in limits_of(run_id, tenant):
-            since = None if limit.seconds is None else self._bound.now() - timedelta(seconds=limit.seconds)
-            spent = await self._bound.spent(limit.kind, limit.tenant, limit.name, since)
+            since = None if limit.seconds is None else self._require_ledger.now() - timedelta(seconds=limit.seconds)
+            spent = await self._require_ledger.spent(limit.kind, limit.tenant, limit.name, since)
             if spent >= limit.most:
                 raise exceeded(limit, spent)
 
@@ -74,10 +74,10 @@ class QuotaMiddleware(PassThroughMiddleware):
 
     async def spent(self, run_id: str, tenant_id: str) -> float:
         """Return what a tenant has spent or reserved in the tree of a run, in US dollars."""
-        return await self._bound.spent("run", tenant_id, root_of(run_id)) / NANO
+        return await self._require_ledger.spent("run", tenant_id, root_of(run_id)) / NANO
 
     @property
-    def _bound(self) -> Ledger:
+    def _require_ledger(self) -> Ledger:
         if self._ledger is None:
             raise UsageError("the quota has no store to read from", hint="pass it to a kernel, or call `bind_store`")
         return self._ledger

@@ -71,7 +71,7 @@ class ToolExecutionResult:
 
 
 ToolReconciler: TypeAlias = Callable[[ToolExecutionContext, dict[str, Any]], Awaitable[ToolExecutionResult | None]]
-"""Finds out, without changing anything, whether the call of an idempotency key happened; None if it cannot tell."""
+"""Finds out, without changing anything, whether the call of an idempotency key happened; None if it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,5 +167,5 @@ class CheckingToolPort(ToolPort, Protocol):
     async def reconcile(
         self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
-        """Find out whether a call happened, without making it; None if the tool cannot tell."""
+        """Find out whether a call happened, without making it; None if the tool does not know."""
         ...

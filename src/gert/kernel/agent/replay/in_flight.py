@@ -39,12 +39,12 @@ class InFlight:
         awaited, inside = (id(self), run_id, key), _INSIDE.get()
         if awaited in inside:
             raise RunError(
-                f"a step of run `{run_id}` waits for itself: `{_named(key)}` runs inside itself",
+                f"a step of run `{run_id}` waits for itself: `{_label(key)}` runs inside itself",
                 hint="give the inner step a different step key",
             )
         if inside and self._waits_for(awaited, inside):
             raise RunError(
-                f"steps of run `{run_id}` wait for each other: `{_named(key)}` waits for a step that it runs inside",
+                f"steps of run `{run_id}` wait for each other: `{_label(key)}` waits for a step that it runs inside",
                 hint="run steps that need each other one after the other",
             )
         for step in inside:
@@ -100,5 +100,5 @@ class _InFlight:
                 _INSIDE.reset(self._token)
 
 
-def _named(key: str) -> str:
+def _label(key: str) -> str:
     return key.partition(":")[2] or key

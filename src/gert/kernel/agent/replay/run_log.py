@@ -67,7 +67,7 @@ class RunLog:
                 raise RunExists(f"run `{run_id}` already exists", hint="load it, or choose another id")
             return build_batch(head, moment, tenant, (entry,))
 
-        written = _written(await self.ledger.append(run_id, write))
+        written = _expect_written(await self.ledger.append(run_id, write))
         self.cache.add_run(written.batch)
         return written
 
@@ -89,7 +89,7 @@ class RunLog:
         if taken:
             made = write
             write = lambda head, moment: made(head, moment)._replace(taken=taken)  # noqa: E731
-        return _written(await self._append(run_id, write))
+        return _expect_written(await self._append(run_id, write))
 
     async def write(
         self,
@@ -265,7 +265,7 @@ def no_run(run_id: str) -> RunNotFound:
     return RunNotFound(f"there is no run `{run_id}`", hint="start it first")
 
 
-def _written(answer: Appended) -> Written:
+def _expect_written(answer: Appended) -> Written:
     """Return the result of an append without expectations, which is always written."""
     if not isinstance(answer, Written):
         raise TraceError("the ledger refused an append that expects nothing")

@@ -41,7 +41,7 @@ class ProgramPlace(NamedTuple):
     host: str
 
 
-class Asked(NamedTuple):
+class GatedCall(NamedTuple):
     """A call that needs the approval of people, and the request as they see it."""
 
     call: Call
@@ -61,10 +61,10 @@ class Approvals:
     def port(self) -> ApprovalPort:
         """Return the port to people."""
         if self._port is None:
-            raise UsageError("people cannot be asked", hint="pass the middleware to an `ArtanaKernel`")
+            raise UsageError("approval cannot be requested", hint="pass the middleware to an `ArtanaKernel`")
         return self._port
 
-    def asked(
+    def gated_call(
         self,
         call: Call,
         gate: ApprovalGatePolicy,
@@ -72,7 +72,7 @@ class Approvals:
         arguments: Any,
         tool: ToolFingerprint | None,
         program: ProgramPlace | None = None,
-    ) -> Asked:
+    ) -> GatedCall:
         """Build the request for a call, bound to the tool, its arguments and what an approval must satisfy.
 
         program: where the program of the tool is found; an approval covers no other
@@ -116,26 +116,26 @@ class Approvals:
             },
         )
         request = msgspec.structs.replace(request, request_hash=hash_of(request))
-        return Asked(call, key, request, gate.approval_ttl_seconds)
+        return GatedCall(call, key, request, gate.approval_ttl_seconds)
 
-    async def standing(self, asked: Asked) -> tuple[Standing, Recorded | None]:
+    async def standing(self, gated: GatedCall) -> tuple[Standing, Recorded | None]:
         """Return whether a call has an approval that it can use, after taking the responses that were received."""
-        call, head = asked.call, await self._log.head(asked.call.run_id)
-        if head.agent is not None and asked.approval_key in head.agent.tickets:
-            await self._take(call.run_id, call.tenant, asked.approval_key, current_hash=asked.request.request_hash)
+        call, head = gated.call, await self._log.head(gated.call.run_id)
+        if head.agent is not None and gated.approval_key in head.agent.tickets:
+            await self._take(call.run_id, call.tenant, gated.approval_key, current_hash=gated.request.request_hash)
             head = await self._log.head(call.run_id)
-        found = await latest_approval(self._log, call.run_id, asked.approval_key)
-        if found is None or found.record.mode != "human" or not self._is_bound(asked, found.record):
+        found = await latest_approval(self._log, call.run_id, gated.approval_key)
+        if found is None or found.record.mode != "human" or not self._is_bound(gated, found.record):
             return "missing", None
         if not found.record.approved:
             return "rejected", found
-        is_fresh = not is_expired(found, asked.ttl, self._log.ledger.now())
-        return ("usable", found) if is_fresh and can_use(head, asked.approval_key, found.seq) else ("missing", None)
+        is_fresh = not is_expired(found, gated.ttl, self._log.ledger.now())
+        return ("usable", found) if is_fresh and can_use(head, gated.approval_key, found.seq) else ("missing", None)
 
-    async def opening(self, asked: Asked) -> "Opening":
+    async def opening(self, gated: GatedCall) -> "Opening":
         """Return the entries that open a ticket, unless one is open when they are appended."""
         now = await self._log.ledger.time()
-        return Opening(asked, now)
+        return Opening(gated, now)
 
     async def announce(self, ticket_id: str) -> None:
         """Tell people about a ticket."""
@@ -191,7 +191,7 @@ class Approvals:
         """Record the responses to an open ticket, and what they decide.
 
         also: a response of the caller itself, which needs no signature of its own unless the policy asks for one
-        current_hash: what would be asked now; a ticket that asks for something else is withdrawn
+        current_hash: the hash of the current call; a ticket for another one is withdrawn
         """
         head = await self._log.head(run_id)
         open_ticket = head.agent.tickets.get(key) if head.agent is not None else None
@@ -214,35 +214,35 @@ class Approvals:
             return 0, None
         return written.last, taking
 
-    def _is_bound(self, asked: Asked, record: ApprovalRecord) -> bool:
-        """Whether a record is about this request; one without a ticket is judged by the same rules now."""
+    def _is_bound(self, gated: GatedCall, record: ApprovalRecord) -> bool:
+        """Whether a record is about this request; one without a ticket is evaluated by the same rules now."""
         if record.request_hash:
-            return record.request_hash == asked.request.request_hash
+            return record.request_hash == gated.request.request_hash
         response = Response(approver=record.by or "", approved=record.approved, timestamp="")
-        return not tally(Ticket(id="", request=_own_demands(asked.request)), (response,)).is_open
+        return not tally(Ticket(id="", request=_own_demands(gated.request)), (response,)).is_open
 
 
 class Opening:
     """Opens a ticket inside an append, unless one is open."""
 
-    def __init__(self, asked: Asked, now: datetime) -> None:
-        self._asked = asked
+    def __init__(self, gated: GatedCall, now: datetime) -> None:
+        self._gated = gated
         self._now = now
         self.ticket_id: str | None = None
         self.is_new = False
 
     def __call__(self, head: Head) -> Sequence[Entry]:
         """Return the entries that open it."""
-        asked = self._asked
-        known: OpenTicket | None = head.agent.tickets.get(asked.approval_key) if head.agent is not None else None
+        gated = self._gated
+        known: OpenTicket | None = head.agent.tickets.get(gated.approval_key) if head.agent is not None else None
         if known is not None:
             self.ticket_id, self.is_new = known.ticket_id, False
             return ()
-        self.ticket_id, self.is_new = ticket_id_for(asked.call.run_id, f"{asked.approval_key}:{head.count}"), True
-        until = self._now + timedelta(seconds=asked.request.approval_timeout)
+        self.ticket_id, self.is_new = ticket_id_for(gated.call.run_id, f"{gated.approval_key}:{head.count}"), True
+        until = self._now + timedelta(seconds=gated.request.approval_timeout)
         ticket = Ticket(
             id=self.ticket_id,
-            request=asked.request,
+            request=gated.request,
             created_at=format_timestamp(self._now),
             expires_at=format_timestamp(until),
         )
@@ -261,10 +261,10 @@ class _Taking:
         self.tool_name = ticket.request.target
         if also is not None:
             ticket = msgspec.structs.replace(ticket, request=_own_demands(ticket.request))
-            # Responses from the inbox were judged with the demands of the ledger when they were looked at.
+            # Responses from the inbox were evaluated with the demands of the ledger when they were read.
             self._new = tuple(each if each is also else _as_demanded(each, state.ticket) for each in given)
         count = tally(ticket, (*state.counted, *self._new))
-        # A rejection does not depend on the exact call: it stands even if the call has changed.
+        # A rejection does not depend on the exact call: it counts even if the call has changed.
         self._outdated = is_outdated and not count.is_rejected
         self.count = count.outdated(CHANGED) if self._outdated else count
 

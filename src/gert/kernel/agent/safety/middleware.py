@@ -116,7 +116,7 @@ class SafetyPolicyMiddleware(PassThroughMiddleware):
         )
 
     async def _record(self, review: Review, denied: Denial) -> None:
-        """Record a denial, and tell people about a ticket that it opens."""
+        """Record a denial, and announce the ticket that it opens."""
         call, also = review.call, denied.also
 
         def entries(head: Head) -> tuple[Entry, ...]:

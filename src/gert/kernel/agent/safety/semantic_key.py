@@ -96,7 +96,7 @@ def _pieces(template: str) -> Iterator[Part]:
 
 
 def _joined(parts: Iterator[Part]) -> Iterator[Part]:
-    """Join texts that stand side by side."""
+    """Join adjacent texts."""
     text = ""
     for part in parts:
         if part.is_field:

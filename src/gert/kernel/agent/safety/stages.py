@@ -176,8 +176,8 @@ async def _ask_people(review: Review, office: Office, gate: ApprovalGatePolicy) 
         return review.deny(HUMAN, "approval_unverifiable", reason)
     key = approval_key_of(call, review.semantic_key)
     program = await office.program(call, review.arguments)
-    asked = approvals.asked(call, gate, key, review.arguments, office.fingerprint(call.tool_name), program)
-    standing, found = await approvals.standing(asked)
+    gated = approvals.gated_call(call, gate, key, review.arguments, office.fingerprint(call.tool_name), program)
+    standing, found = await approvals.standing(gated)
     if standing == "rejected" and found is not None:
         by = f"`{found.record.by}`" if found.record.by else "an approver"
         return review.deny(HUMAN, "approval_rejected", f"{by} rejected it: {found.record.reason or 'no reason given'}")
@@ -191,7 +191,7 @@ async def _ask_people(review: Review, office: Office, gate: ApprovalGatePolicy) 
         arguments_json=call.arguments_json,
     )
     if found is None:
-        return Denial(HUMAN, error, reason, also=await approvals.opening(asked))
+        return Denial(HUMAN, error, reason, also=await approvals.opening(gated))
     _use(review, key, found.seq, Denial(HUMAN, error, "another call has used its approval"))
     return None
 
@@ -236,14 +236,14 @@ async def _verifications(review: Review, office: Office, rule: InvariantRule) ->
         lines = await office.log.ledger.summaries(review.call.run_id, rule.verification_summary_type, most)
         for line in lines:
             payload = decode(line).payload
-            said = _said(payload.summary_json) if isinstance(payload, RunSummary) else {}
+            said = _read_verification(payload.summary_json) if isinstance(payload, RunSummary) else {}
             found = {**{name: value for name, value in said.items() if name in wanted}, **found}
         if len(lines) < most or wanted <= found.keys():
             break
     return found
 
 
-def _said(text: str) -> dict[str, bool]:
+def _read_verification(text: str) -> dict[str, bool]:
     """Read a verification: `{"recipient": "…", "verified": true}`, or `{"verified_recipients": ["…"]}`."""
     try:
         data = msgspec.json.decode(text)

@@ -205,7 +205,7 @@ def result(
         output = output_of_json(step.output_schema, completed.output_json, asked_for_tools=bool(completed.tool_calls))
     except ValidationError as error:
         raise ReplayConsistencyError(
-            f"the recorded answer of {_named(step)} is not a `{step.output_schema.__name__}`",
+            f"the recorded answer of {_label(step)} is not a `{step.output_schema.__name__}`",
             hint=f"{error.error_count()} of its fields do not match the schema",
         ) from error
     return StepModelResult(
@@ -221,7 +221,7 @@ def result(
     )
 
 
-def _named(step: ModelStep[OutputT]) -> str:
+def _label(step: ModelStep[OutputT]) -> str:
     return f"step `{step.step_key}`" if step.step_key is not None else "this step"
 
 
@@ -232,7 +232,7 @@ def tools_changed(step: ModelStep[OutputT], then: Question, now: Question) -> Re
     same = {tool.name: tool for tool in now.tools}
     names |= {tool.name for tool in then.tools if tool.name in same and same[tool.name] != tool}
     return ReplayConsistencyError(
-        f"{_named(step)} was recorded with different tools: {', '.join(changes)}",
+        f"{_label(step)} was recorded with different tools: {', '.join(changes)}",
         drift_fields=("allowed_tool_signatures",),
         tools=tuple(sorted(names)),
         hint='pass tool_drift="pin" to keep the run on the tools it started with',
@@ -242,7 +242,7 @@ def tools_changed(step: ModelStep[OutputT], then: Question, now: Question) -> Re
 def question_changed(step: ModelStep[OutputT], fields: tuple[str, ...]) -> ReplayConsistencyError:
     """The step was recorded with a different request."""
     return ReplayConsistencyError(
-        f"{_named(step)} was recorded with a different {', '.join(f'`{field}`' for field in fields)}",
+        f"{_label(step)} was recorded with a different {', '.join(f'`{field}`' for field in fields)}",
         drift_fields=fields,
         hint='use another step key, or replay_policy="allow_prompt_drift" or "fork_on_drift"',
     )

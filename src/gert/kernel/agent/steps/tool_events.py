@@ -74,7 +74,7 @@ def rerun_in_progress(call: Call, ended: ToolCompleted) -> ToolExecutionFailedEr
 
 
 def outcome_of(error: Exception, *, side_effect: bool) -> ToolExecutionOutcome:
-    """Return the outcome that an exception of a tool stands for."""
+    """Return the outcome of a tool call that raised an exception."""
     if isinstance(error, ToolTransientError):
         return "transient_error"
     if isinstance(error, ToolPermanentError):

@@ -1,4 +1,4 @@
-"""The tools of a kernel: their definitions, arguments and side effects, whatever the tool port supports."""
+"""The tools of a kernel: their definitions, arguments and side effects, for every tool port."""
 
 from collections.abc import Mapping
 
@@ -129,7 +129,7 @@ class Tools:
     async def reconcile(
         self, name: str, arguments_json: str, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
-        """Ask the tool whether a call happened; None if it cannot tell."""
+        """Ask the tool whether a call happened; None if it does not know."""
         if self._checking is None:
             return None
         return await self._checking.reconcile(name, arguments_json, context=context)

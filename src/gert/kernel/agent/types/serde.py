@@ -57,11 +57,11 @@ def model_json(model: type[BaseModel], value: BaseModel) -> str:
     if type(value) is not model:
         value = _read(model, _dumped(value, by_alias=True))
     try:
-        return _given_back(model, value, by_alias=True)
+        return _round_trip(model, value, by_alias=True)
     except InputError:
         # Fields may be read by one name and written by another; some models accept both.
         try:
-            return _given_back(model, value, by_alias=False)
+            return _round_trip(model, value, by_alias=False)
         except InputError:
             pass
         raise
@@ -91,7 +91,7 @@ def plain_value(value: object) -> object:
         raise InputError(f"a `{type(value).__name__}` has no JSON form: {_problem(error)}") from error
 
 
-def _given_back(model: type[BaseModel], value: BaseModel, *, by_alias: bool) -> str:
+def _round_trip(model: type[BaseModel], value: BaseModel, *, by_alias: bool) -> str:
     text = _dumped(value, by_alias=by_alias)
     again = _read(model, text)
     # Nearly all are equal field by field; otherwise the dumped values decide.

@@ -46,7 +46,7 @@ class ExpectedDecisionBlock(Model):
     separation_of_duties: bool | None = optional(BOOL, "whether the person who started the run may not approve")
     require_signed_approvals: bool | None = optional(BOOL, "whether only signed approvals count")
     approval_timeout: str | None = optional(TIMEOUT, "how long the request stays open")
-    on_timeout: str | None = optional(words("reject", "escalate"), "what happens when nobody answers in time")
+    on_timeout: str | None = optional(words("reject", "escalate"), "what happens when the request expires")
     escalate_to: tuple[str, ...] | None = optional(_PEOPLE, "who is asked on escalation")
     notify: tuple[str, ...] | None = optional(_PEOPLE, "who is notified")
     break_glass: bool | None = optional(BOOL, "whether an emergency override is allowed")

@@ -165,7 +165,7 @@ class Config(Model):
         "hosts that MCP servers may be reached at by plain http; without a port, any port",
         default=(),
     )
-    approvals: ApprovalsBlock | None = optional(Nested(ApprovalsBlock), "how people are asked for approval")
+    approvals: ApprovalsBlock | None = optional(Nested(ApprovalsBlock), "how approvals are requested")
     runners: dict[str, RunnerBlock] = optional(RUNNERS, "runners by id, and what each can reach", default={})
     skills: tuple[str, ...] = optional(TEXTS, "folders of skills beside `skills/` and the bundled ones", default=())
     secrets_policies: tuple[str, ...] = optional(

@@ -25,7 +25,7 @@ class KeyValueBlock(Model):
     """How `kv://PATH/FIELD` is resolved: by a command, or by Vault."""
 
     command: tuple[str, ...] | None = optional(
-        COMMAND, "command that prints the secret; `{path}` and `{field}` stand for the parts of the reference"
+        COMMAND, "command that prints the secret; `{path}` and `{field}` are replaced by the parts of the reference"
     )
     vault: VaultBlock | None = optional(Nested(VaultBlock), "a Vault server")
 

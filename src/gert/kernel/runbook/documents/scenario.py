@@ -54,7 +54,7 @@ class ResponseBlock(Model):
     by: ByBlock | None = optional(Nested(ByBlock), "the principal that an extension reports")
 
 
-class SaidBlock(Model):
+class ApproverResponseBlock(Model):
     """One approver's response to an approval request."""
 
     approver: str = required(NONEMPTY, "who responded")
@@ -69,8 +69,8 @@ class ApprovalBlock(Model):
     approved: bool | None = optional(BOOL, "whether the step may run")
     approver: str | None = optional(NONEMPTY, "who responded (default: as many people as required)")
     reason: str | None = optional(TEXT, "why")
-    responses: tuple[SaidBlock, ...] = optional(
-        ListOf(Nested(SaidBlock)), "all responses in order, instead of `approved`", default=()
+    responses: tuple[ApproverResponseBlock, ...] = optional(
+        ListOf(Nested(ApproverResponseBlock)), "all responses in order, instead of `approved`", default=()
     )
     submitted: bool = optional(BOOL, "whether the request could be submitted; `failure` says why not", default=True)
     expired: bool = optional(BOOL, "no response came in time", default=False)

@@ -80,7 +80,7 @@ class NetworkPolicyBlock(Model):
 
 
 class RequiredSecretBlock(Model):
-    """A secret by name: a plan says which `secret_ref` stands for it, and only the runner resolves that."""
+    """A secret by name: a plan names its `secret_ref`, and only the runner resolves that."""
 
     name: str = required(IDENTIFIER_WORD, "name, used as `.secret.NAME` in `headers` and `body`")
     scope: tuple[str, ...] = required(SCOPES, "scope labels it is used under")
@@ -182,7 +182,7 @@ class SecretsPolicyMeta(Model):
 
 
 class SecretRuleBlock(Model):
-    """Which skills may use which secrets; `*` stands for any characters but `/`, `**` for any."""
+    """Which skills may use which secrets; `*` matches any characters but `/`, `**` any."""
 
     skills: tuple[str, ...] = required(TEXTS, "patterns of skill ids")
     secret_refs: tuple[str, ...] = required(TEXTS, "patterns of `secret_ref`s")

@@ -212,7 +212,7 @@ class EvidenceBlock(Model):
 
     kind: str = required(words(*EVIDENCE_KINDS), "text, checklist or attachment")
     name: str = required(IDENTIFIER_WORD, "name of the evidence, readable as an output")
-    description: str | None = optional(TEXT, "what is asked for")
+    description: str | None = optional(TEXT, "what the person should give")
     items: tuple[str, ...] = optional(ListOf(NONEMPTY, minItems=1), "the items of a checklist", default=())
 
 
@@ -263,7 +263,7 @@ class StepKind(Kind):
         if model is None:
             guess = did_you_mean(kind, STEP_KINDS) if isinstance(kind, str) else None
             hint = f"did you mean `{guess}`?" if guess else f"one of {listing(STEP_KINDS)}"
-            doc.report(error("S05", (*here, "type"), f"{_named(kind)} is not a step type", hint))
+            doc.report(error("S05", (*here, "type"), f"{_kind_label(kind)} is not a step type", hint))
             return None
         return model.decode(doc, value, here)
 
@@ -288,7 +288,7 @@ class StepKind(Kind):
         return {"$ref": "#/$defs/Step"}
 
 
-def _named(kind: Any) -> str:
+def _kind_label(kind: Any) -> str:
     return f"`{shorten(kind)}`" if isinstance(kind, str) else describe(kind)
 
 

@@ -9,7 +9,7 @@ import msgspec
 class Supported(msgspec.Struct, frozen=True, kw_only=True):
     """What the installation can run, by name: transports of tools, extensions, and providers of inputs.
 
-    tools: tools that are called whatever their transport is
+    tools: tools that can be called with any transport
     """
 
     transports: Container[str]

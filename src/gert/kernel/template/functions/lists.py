@@ -103,25 +103,25 @@ def values(meter: Meter, value: Any) -> list[Any]:
 
 def pluck(meter: Meter, path: Any, value: Any) -> list[Any]:
     """`pluck`: what a path leads to in each item; nothing where it leads nowhere."""
-    return [None if found is MISSING else found for _, found in _found(meter, path, value, "pluck")]
+    return [None if found is MISSING else found for _, found in _items_with_value(meter, path, value, "pluck")]
 
 
 def filtered(meter: Meter, path: Any, wanted: Any, value: Any) -> list[Any]:
     """`filter`: the items in which a path leads to an equal value."""
-    return [item for item, found in _found(meter, path, value, "filter") if _is(found, wanted, meter)]
+    return [item for item, found in _items_with_value(meter, path, value, "filter") if _is(found, wanted, meter)]
 
 
 def any_is(meter: Meter, path: Any, wanted: Any, value: Any) -> bool:
     """`any`: whether a path leads to an equal value in at least one item."""
-    return any(_is(found, wanted, meter) for _, found in _found(meter, path, value, "any"))
+    return any(_is(found, wanted, meter) for _, found in _items_with_value(meter, path, value, "any"))
 
 
 def all_are(meter: Meter, path: Any, wanted: Any, value: Any) -> bool:
     """`all`: whether a path leads to an equal value in every item; true of an empty list."""
-    return all(_is(found, wanted, meter) for _, found in _found(meter, path, value, "all"))
+    return all(_is(found, wanted, meter) for _, found in _items_with_value(meter, path, value, "all"))
 
 
-def _found(meter: Meter, path: Any, value: Any, name: str) -> Iterator[tuple[Any, Any]]:
+def _items_with_value(meter: Meter, path: Any, value: Any, name: str) -> Iterator[tuple[Any, Any]]:
     """Each item of a list, or each value of a map, and what the path leads to in it; an empty path is the item."""
     if not isinstance(path, str):
         raise meter.fault(f"`{name}` needs a path as text, found {kind(path)}", hint=f'as in `{name} "status"`')

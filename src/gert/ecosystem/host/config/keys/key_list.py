@@ -40,7 +40,7 @@ def list_keys(environ: Mapping[str, str]) -> list[ListedKey]:
     """List the keys of an environment, those for traces first."""
     environ = with_key_files(environ)
     found = sorted(_variables(environ), key=lambda each: (each[1] != "traces", each[0]))
-    return [_held(environ, name, use, key_id) for name, use, key_id in found]
+    return [_read_key(environ, name, use, key_id) for name, use, key_id in found]
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Use, str | None]]:
@@ -56,7 +56,7 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Use, str | Non
                 yield name, use, name.removeprefix(start).lower()
 
 
-def _held(environ: Mapping[str, str], name: str, use: Use, key_id: str | None) -> ListedKey:
+def _read_key(environ: Mapping[str, str], name: str, use: Use, key_id: str | None) -> ListedKey:
     try:
         return ListedKey(variable=name, use=use, key=parse_key(environ[name], key_id or None))
     except IntegrityError as problem:

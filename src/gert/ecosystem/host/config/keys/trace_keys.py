@@ -61,7 +61,7 @@ def key_hint(key_id: str | None) -> str:
 class _EnvironmentKeys(Keys):
     """All keys of an environment.
 
-    The name of a variable is ambiguous: `PROD_2026` stands for `prod-2026` and `prod_2026`. So a key is found by the
+    The name of a variable is ambiguous: `PROD_2026` may be `prod-2026` or `prod_2026`. So a key is found by the
     variable for an id, and carries the id that was asked for.
     """
 

@@ -81,4 +81,4 @@ async def cancel(task: "asyncio.Task[Any]", what: str) -> None:
     """Cancel a task; it has to end within a moment."""
     task.cancel()
     done, _ = await asyncio.wait({task}, timeout=PATIENCE / 2)
-    require(done, f"{what} goes on although it was cancelled")
+    require(done, f"{what} continues although it was cancelled")

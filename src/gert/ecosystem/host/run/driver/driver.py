@@ -45,7 +45,7 @@ CANCEL: Final = "!cancel"
 _PATIENCE: Final = 500
 """How many events a lane may emit before signals and timers get a turn."""
 _TOGETHER: Final = 8
-"""How many requests are collected before they are put to the world: the first are under way while more lanes begin."""
+"""How many requests are collected before they are put to the world: the first run while more lanes begin."""
 
 
 class JournalPort(Protocol):
@@ -96,7 +96,7 @@ class Driver:
         step is fed no more of them, and its events are not emitted
     on_recorded: checks each recorded answer and its request before the run gets it; an exception stops the run
     on_live: called once when no recorded answer is left, with the requests that were announced and have no answer
-    clock: tells when an answer is taken; without one, time passes only as answers say they took
+    clock: gives the time at which an answer is taken; without one, only the durations of answers advance time
     claim_of: the execution that a request counts as; one that exceeds a limit is denied and not made
     gate: awaited before a request is put to the world; gives the message that let it pass, if one did
     """
@@ -134,10 +134,10 @@ class Driver:
         self._arrivals: deque[tuple[Lane | None, RecordedAnswer]] = deque()
         self._arrived = asyncio.Event()
         self._open = 0
-        # Requests that are under way, and since when.
+        # Requests in flight, and since when.
         self._unanswered: dict[str, float] = {}
         self._waiting: list[tuple[Lane, Request[Any]]] = []
-        # A cancellation that was requested, and one that lanes are being told of.
+        # A requested cancellation, and one that is being delivered to lanes.
         self._wish: str | None = None
         self._reason: str | None = None
         self._is_finally = False
@@ -182,7 +182,7 @@ class Driver:
         except Suspended:
             raise
         except Exception:
-            # Whatever went wrong, the events before it are on record.
+            # Events before any failure are on record.
             with suppress(TraceError):
                 await self._journal.settle()
             raise
@@ -192,7 +192,7 @@ class Driver:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel(self, reason: str, message_id: int | None = None, *, even_finally: bool = False) -> None:
-        """Stop what is under way: every open request is answered with a cancellation, and no more lanes begin.
+        """Stop: every open request is answered with a cancellation, and no more lanes begin.
 
         The steps of `finally` run however the run ended, so they are stopped only where the caller says so.
         """
@@ -219,7 +219,7 @@ class Driver:
             self._idle = self._clock.idle() if self._clock is not None else ()
 
     def _end_cancellation(self) -> None:
-        """The run was told, or has ended by itself: what it requests from now on, it requests in `finally`."""
+        """The cancellation was delivered, or the run has ended: later requests are those of `finally`."""
         self._reason = self._wish = None
         self._arrivals = deque(entry for entry in self._arrivals if entry[0] is not None)
 
@@ -387,7 +387,7 @@ class Driver:
 
     async def _ask(self) -> None:
         """Put the waiting requests to the world, once every event is durable and every execution claimed."""
-        self._put(await self._journal.settle(self._claims()))
+        self._start_requests(await self._journal.settle(self._claims()))
 
     def _claims(self) -> list[Claim]:
         """The claims of the requests that the world would be asked; none where the run is being cancelled."""
@@ -395,7 +395,7 @@ class Driver:
             return []
         return [claim for _, ask in self._asked if (claim := self._claim_of(ask)) is not None]
 
-    def _put(self, refused: Mapping[str, int]) -> None:
+    def _start_requests(self, refused: Mapping[str, int]) -> None:
         asked, self._asked = self._asked, []
         self._open += len(asked)
         for lane, ask in asked:
@@ -413,9 +413,9 @@ class Driver:
             self._unanswered[ask.key] = time.monotonic()
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
-            task.add_done_callback(partial(self._ended, lane, ask))
+            task.add_done_callback(partial(self._answer_cancelled, lane, ask))
 
-    def _ended(self, lane: Lane, ask: Request[Any], task: "asyncio.Task[None]") -> None:
+    def _answer_cancelled(self, lane: Lane, ask: Request[Any], task: "asyncio.Task[None]") -> None:
         """Answer a request that was cancelled: a task that had not begun never gets to do so itself.
 
         One that was answered while it was being cancelled is not answered again.

@@ -32,7 +32,7 @@ class Lane:
 
 
 class Block:
-    """Lanes that were forked together, and what became of them."""
+    """Lanes that were forked together, and their results."""
 
     __slots__ = ("_waits_for", "followers", "left", "parent", "results", "startable", "steps")
 

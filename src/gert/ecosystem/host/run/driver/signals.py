@@ -36,10 +36,10 @@ def limited(work: "Cancellable", timeout: float | None) -> Iterator[None]:
 
 
 class Cancellable(Protocol):
-    """What can be told to stop: a run, or a task."""
+    """What can be cancelled: a run, or a task."""
 
     def cancel(self, reason: str, /) -> object:
-        """Stop what is under way."""
+        """Cancel it."""
 
 
 Press: TypeAlias = Callable[[int], object]
@@ -47,7 +47,7 @@ Press: TypeAlias = Callable[[int], object]
 
 
 class Relay:
-    """Hands signals to what is under way.
+    """Forwards signals to the current run or task.
 
     press: handles them; None while nothing is under way that a signal could stop
     has_begun: something was under way, and must be finished
@@ -99,7 +99,7 @@ def handle_signals(press: Press, is_stopped: Callable[[], bool]) -> Iterator[Non
     try:
         yield
     finally:
-        with _held_back(before):
+        with _signals_blocked(before):
             for number, handler in before.items():
                 loop.remove_signal_handler(number)
                 ends = is_stopped() and is_owned() and not (number == signal.SIGINT and is_at_terminal())
@@ -107,7 +107,7 @@ def handle_signals(press: Press, is_stopped: Callable[[], bool]) -> Iterator[Non
 
 
 @contextmanager
-def _held_back(numbers: Iterable[int]) -> Iterator[None]:
+def _signals_blocked(numbers: Iterable[int]) -> Iterator[None]:
     """Keep signals waiting while their handlers change: none may meet the default action in between."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -137,7 +137,7 @@ def is_at_terminal() -> bool:
 
 @contextmanager
 def interruptible(work: Cancellable, abort: Callable[[], object], relay: Relay) -> Iterator[list[int]]:
-    """Stop what is under way at the first signal, and finish the record; only Ctrl-C twice at a terminal aborts."""
+    """Cancel the run or task at the first signal, and finish the record; only Ctrl-C twice at a terminal aborts."""
     pressed: list[int] = []
     task = asyncio.current_task()
 

@@ -197,7 +197,7 @@ class Journal:
             try:
                 refused = await self._append(batch)
             except BaseException:
-                # What comes after would rest on what is lost.
+                # Later events would depend on lost ones.
                 self._is_broken = True
                 raise
         shown, self._shown = self._shown, []
@@ -323,10 +323,10 @@ class Journal:
         if kind is ContractEvaluated:
             payload = self._evaluated(payload)  # type: ignore[arg-type]
         return encode_payload(
-            payload, head.count + 1, self._run_id, timestamp, principal, path, head.hash, answers=self._named()
+            payload, head.count + 1, self._run_id, timestamp, principal, path, head.hash, answers=self._answers_mark()
         )
 
-    def _named(self) -> str | None:
+    def _answers_mark(self) -> str | None:
         """The answers that the next event names: those of the run so far, where some came since the last event."""
         if self._ledger is None or self._is_named:
             return None
@@ -355,7 +355,7 @@ class Journal:
             type=payload.type,
             timestamp=timestamp,
             path=path,
-            answers=self._named(),
+            answers=self._answers_mark(),
             prev_hash=self._head.hash,
             data=to_data(payload),
         )

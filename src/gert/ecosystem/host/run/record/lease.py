@@ -1,4 +1,4 @@
-"""The lease of a run that this process drives, held and extended until the run ends or is set aside."""
+"""The lease of a run that this process drives, held and renewed until the run ends or is detached."""
 
 import asyncio
 import os

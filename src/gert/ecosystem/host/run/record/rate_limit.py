@@ -55,7 +55,7 @@ def claims_for(program: Program) -> Callable[[Request[Any]], Claim | None]:
 
 
 def _keys(program: Program) -> Mapping[str, str]:
-    """What each target of a program is counted under: a tool by its own name, whatever the runbook calls its file."""
+    """What each target of a program is counted under: a tool by its own name, not by the name of its file."""
     return {target: key for step in program.steps for target, key in (_key_of(step, program),)}
 
 

@@ -21,7 +21,7 @@ from gert.kernel.governance.approval_rules import hash_of
 Locate = Callable[[Subject], ProgramLocation | None]
 MakePlan = Callable[[ApprovalRequest, Subject], dict[str, Any] | None]
 
-CHANGED: Final = "the runbook, the tool file, the command or an input is not what was asked for"
+CHANGED: Final = "the runbook, the tool file, the command or an input differs from the request"
 
 
 class Binding:
@@ -77,7 +77,7 @@ class Binding:
         if now.request_hash != asked.request_hash:
             others = [name for name in now.secrets if now.secrets[name] != asked.secrets.get(name)]
             if others and hash_of(msgspec.structs.replace(now, secrets=asked.secrets)) == asked.request_hash:
-                return f"the secret input {', '.join(f'`{name}`' for name in others)} is not the one that was asked for"
+                return f"the secret input {', '.join(f'`{name}`' for name in others)} differs from the request"
             return CHANGED
         if asked.host != self._host:
             return None

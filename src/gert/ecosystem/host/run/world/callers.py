@@ -48,7 +48,7 @@ class Callers:
         self._servers = Servers()
         # A gert that a tool calls says which run started its run.
         environment = {**prepared.environ, PARENT_RUN: run_id}
-        withheld = frozenset((*secret_names(program), *_bound(program, inputs), *own_variables(prepared)))
+        withheld = frozenset((*secret_names(program), *_secret_variables(program, inputs), *own_variables(prepared)))
 
         def printed(path: str, stream: str, text: str) -> None:
             for observer in observers:
@@ -146,7 +146,7 @@ def _embedded(prepared: Prepared, run_id: str, inputs: ResolvedInputs, redactor:
     return {name: EmbeddedTool(executor, **given) for name, executor in executors.items()}
 
 
-def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
+def _secret_variables(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
     """The environment variables secret inputs come from; a tool gets them as inputs, or not at all."""
     for name in inputs.secrets:
         source = program.runbook.meta.inputs[name].from_

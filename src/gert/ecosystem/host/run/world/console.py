@@ -1,7 +1,7 @@
 """The one reader of standard input in a run, and the one place where questions are put to the person at the terminal.
 
 A second reader would swallow what the first one's next question waits for. Nothing is read before a question is put: a
-question that is given up loses no line, and a line that was typed for it can be told from an answer to the next.
+cancelled question loses no line, and a line that was typed for it is distinct from an answer to the next.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class Console:
                     return await self._next()
                 except asyncio.CancelledError:
                     if self.interactive and prompt is not None and not hidden:
-                        self._write("\n")  # what is said next must not stand behind the question
+                        self._write("\n")  # later output must not follow the question on its line
                     raise
 
     async def _next(self) -> str | None:
@@ -148,7 +148,7 @@ class Console:
 
     @contextmanager
     def _silence(self) -> Iterator[None]:
-        """Turn the echo of a terminal off, and back on whatever happens."""
+        """Turn the echo of a terminal off, and back on in any case."""
         before = self._reader.attributes() if self._is_terminal else None
         if before is None:
             yield
@@ -213,7 +213,7 @@ async def _readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[None] = loop.create_future()
     try:
-        loop.add_reader(descriptor, _settle, arrived)
+        loop.add_reader(descriptor, _set_done, arrived)
     except (PermissionError, NotImplementedError):
         # A file or device that never waits; or a system whose loop cannot watch, where the run waits with us.
         return
@@ -227,7 +227,7 @@ def _has_styles() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _settle(arrived: asyncio.Future[None]) -> None:
+def _set_done(arrived: asyncio.Future[None]) -> None:
     if not arrived.done():
         arrived.set_result(None)
 

@@ -67,7 +67,7 @@ class Sanitizer:
 
 
 class _Mask:
-    """Masks what the world said, and counts what was masked."""
+    """Masks secrets in answers, and counts them."""
 
     def __init__(self, redactor: Redactor, names: frozenset[str]) -> None:
         self._redactor = redactor
@@ -77,13 +77,13 @@ class _Mask:
     def struct(self, value: Any) -> Any:
         """A struct with everything masked that is not ours."""
         said = {name: getattr(value, name) for name in _SAID[type(value)]}
-        return msgspec.structs.replace(value, **{name: self._said(each) for name, each in said.items() if each})
+        return msgspec.structs.replace(value, **{name: self._masked_value(each) for name, each in said.items() if each})
 
-    def _said(self, value: Any) -> Any:
+    def _masked_value(self, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(self.struct(each) for each in value)
         if isinstance(value, dict):
-            # Names that were asked for are the author's; others, and what is inside them, are not.
+            # Declared names are the author's; others, and their contents, are not.
             own = {name: self._masked(each) for name, each in value.items() if name in self._names}
             return {**own, **self._masked({name: each for name, each in value.items() if name not in self._names})}
         return self.struct(value) if type(value) in _SAID else self._masked(value)

@@ -139,7 +139,7 @@ class Real:
         return None
 
     async def answer(self, ask: Request[Any]) -> AnyAnswer:
-        """Ask, and redact what comes back; what went wrong may repeat what was handed over, too."""
+        """Ask, and redact the answer; an error may also repeat what was passed."""
         try:
             said = self._outdated(ask) or await self._answers[type(ask)](ask)
         except (Detached, TimeoutError):

@@ -29,7 +29,7 @@ def command(
 ) -> int:
     """Serve an editor: JSON-RPC 2.0, one message per line, on standard input and output.
 
-    It ends when the editor closes its input. Runs have processes of their own and go on.
+    It ends when the editor closes its input. Runs have processes of their own and continue.
     """
     from gert.ecosystem.surfaces.serve.service import Service, reference
 

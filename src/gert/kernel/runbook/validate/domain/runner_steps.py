@@ -13,7 +13,7 @@ _ONCE = "a plan is executed once; run the step again with a new approval"
 
 
 def runner_meta(tool: Tool) -> Iterator[Finding]:
-    """D82: what a skill says is not said by the tool."""
+    """D82: a tool does not repeat keys of its skill."""
     for path, secrets in ((("secrets",), tool.secrets), (("meta", "secrets"), tool.meta.secrets)):
         if secrets:
             hint = "set `secret_ref` on the action; only the runner resolves it"
@@ -61,7 +61,7 @@ def known_skills(case: Case) -> Iterator[Finding]:
 
 
 def _secret(step: ToolStep, action: ActionBlock, skill: Skill) -> Iterator[Finding]:
-    """D82: a skill that needs a secret is told which one, and no other is."""
+    """D82: a skill that needs a secret gets a `secret_ref`, and no other skill does."""
     if action.plan is None and bool(skill.required_secrets) is not (action.secret_ref is not None):
         message = "needs a `secret_ref`" if skill.required_secrets else "takes no `secret_ref`"
         hint = "set `secret_ref` on the action of the tool" if skill.required_secrets else "remove it from the tool"

@@ -153,20 +153,20 @@ def _names(words: list[str], program: Program) -> Iterator[list[list[str]]]:
     if head == "scope":
         makers = [(each, name, list(rest[depth:])) for depth in range(1, len(rest) + 1) for each in program.steps
                   if each.scope is not None and (name := rest[depth - 1]) in program.outputs_of(each)]  # fmt: skip
-        yield from ([words, *_named(each, name, below, program)] for each, name, below in makers)
+        yield from ([words, *_names_of(each, name, below, program)] for each, name, below in makers)
         if not makers:
             yield [words]
         return
     step = program.by_id.get(head)
     if step is not None and rest and rest[0] in program.outputs_of(step) and step.for_each is None:
-        yield [words, *_named(step, rest[0], rest[1:], program)]
+        yield [words, *_names_of(step, rest[0], rest[1:], program)]
     elif step is None and (owners := [each for each in program.steps if head in global_names(program, each)]):
-        yield from ([words, *_named(each, head, rest, program)] for each in owners[:MAX_OWNERS])
+        yield from ([words, *_names_of(each, head, rest, program)] for each in owners[:MAX_OWNERS])
     else:
         yield [[head, *rest], ["step", head, *rest]]
 
 
-def _named(step: Step, output: str, below: list[str], program: Program) -> Iterator[list[str]]:
+def _names_of(step: Step, output: str, below: list[str], program: Program) -> Iterator[list[str]]:
     """Yield the names of a part of an output of a step."""
     if step.id is not None:
         yield [step.id, output, *below]

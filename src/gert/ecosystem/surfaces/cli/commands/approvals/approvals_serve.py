@@ -27,10 +27,10 @@ def command(
 ) -> int:
     """Serve the page of every open ticket, signed callbacks, and Slack's buttons, until Ctrl-C.
 
-    Whoever has the address of a page may answer in any name. It is printed here, and sent over the channels that
+    Every person with the address of a page can answer in any name. It is printed here, and sent over the channels that
     are configured. Put a proxy that knows people, or at least https, in front of it before others reach it.
     """
-    # Only now: whoever lists tickets does not wait for a server to load.
+    # Imported here: listing tickets must not load a server.
     from gert.ecosystem.host.channels.page_urls import parse_listen
     from gert.ecosystem.host.channels.serve_tickets import ServeOptions, serve_tickets
 

@@ -1,4 +1,4 @@
-"""`gert runner`: execute authorized plans, say what became of them, and what this machine can enforce."""
+"""`gert runner`: execute authorized plans, report their state, and what this machine can enforce."""
 
 import asyncio
 import os

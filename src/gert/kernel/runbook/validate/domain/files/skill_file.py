@@ -103,7 +103,7 @@ def _secret_references(template: Template) -> Iterator[Reference]:
 
 
 def _marked_templates(skill: Skill) -> Iterator[tuple[Path, Template]]:
-    """Yield the templates in which the secret may stand."""
+    """Yield the templates that may contain the secret."""
     block = skill.http if skill.http is not None else skill.program
     if block is None:
         return
@@ -115,7 +115,7 @@ def _marked_templates(skill: Skill) -> Iterator[tuple[Path, Template]]:
 
 
 def _open_templates(skill: Skill) -> Iterator[tuple[Path, Template]]:
-    """Yield the templates in which no secret may stand: a URL is logged wherever it passes."""
+    """Yield the templates that may not contain a secret: proxies and servers log URLs."""
     if skill.http is not None:
         yield skill.http.at("url"), skill.http.url
         for name, template in skill.http.query.items():
@@ -136,7 +136,7 @@ def _request(skill: Skill, http: HttpBlock) -> Iterator[Finding]:
         yield error("D78", http.at("url"), f"the host `{match[1]}` is not in `networkPolicy.domains`", hint)
     for reference in http.success.references if http.success is not None else ():
         if not reference.path or reference.path[0] not in _RESPONSE:
-            message = "a success is told by `.status` and `.body` of the response"
+            message = "`success` reads `.status` and `.body` of the response"
             yield _at(reference.offset, error("D80", http.at("success"), message))
     if "?" in http.url.source or "#" in http.url.source:
         yield error("D78", http.at("url"), "the URL has a query or a fragment", "put parameters into `query`")
@@ -154,7 +154,7 @@ def _templates(skill: Skill) -> Iterator[Finding]:
     for path, template in _open_templates(skill):
         for reference in _secret_references(template):
             hint = "a URL is written to logs on its way; send the secret in a header or in the body"
-            yield _at(reference.offset, error("D79", path, "a secret cannot stand in a URL", hint))
+            yield _at(reference.offset, error("D79", path, "a secret cannot be part of a URL", hint))
         yield from _declared(skill, path, template)
 
 

@@ -27,7 +27,7 @@ def scope_key(scope: Template) -> tuple[str, ...]:
 
 
 def is_path(scope: Template) -> bool:
-    """Return whether a scope is a valid path, whatever its templates render to: no empty segment, not too many."""
+    """Return whether a scope is a valid path for every rendering of its templates: no empty segment, not too many."""
     if not scope.is_text and any(not isinstance(each, Text | Output) for each in scope.statements):
         return True  # its separators depend on the template
     segments = _segments(scope)
