@@ -2,10 +2,11 @@
 
 import os
 import random
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -31,7 +32,7 @@ def open_writer(path: str, *, sync: bool, patience: float) -> sqlite3.Connection
         connection = connect(MEMORY, uri=False)
         create_tables(connection)
         return connection
-    create(path)
+    _create_ledger(path)
     connection = connect(f"{uri(path)}?mode=rw")
     try:
         # Before anything is written: whose file is this?
@@ -137,6 +138,26 @@ def _number(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _create_ledger(path: str) -> None:
+    """Make a ledger that is not there: whole under another name first, so that no reader sees it half made."""
+    if os.path.lexists(path):
+        return
+    new = f"{path}.new-{secrets.token_hex(8)}"
+    try:
+        create(new)
+        with closing(connect(f"{uri(new)}?mode=rw")) as connection:
+            create_tables(connection)
+        # Another process may have been faster; then its file stays.
+        os.link(new, path)
+        sync_folder_of(path)
+    except (OSError, sqlite3.Error, TraceError):
+        # A file system without hard links, a name that is too long, no space: the plain way works, or says why not.
+        create(path)
+    finally:
+        with suppress(OSError):
+            os.unlink(new)
 
 
 def create(path: str) -> None:
