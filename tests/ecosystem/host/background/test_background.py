@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from gert.ecosystem.host.background.messages import Sender, advance_run, cancel_
 from gert.ecosystem.host.config.ledger_location import open_ledger
 from gert.ecosystem.host.redrive.resume import ResumeOptions
 from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.ledger.holder import is_running
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.events.envelope import decode
@@ -241,6 +243,24 @@ def test_a_request_that_is_repeated_starts_one_run(book: Callable[..., RunOption
         with pytest.raises(UsageError, match="was used for another call"):
             await start_run(other, request_id="r-1", caller="c")
         assert (await start_run(other, request_id="r-1", caller="d")).run_id != again.run_id
+
+    drive(work)
+
+
+@pytest.mark.parametrize("step", [MANUAL, tool("long", "sleep 600")], ids=["for a person", "for a tool"])
+def test_a_run_whose_ledger_was_removed_does_not_wait_on(
+    book: Callable[..., RunOptions], tmp_path: Path, step: str
+) -> None:
+    async def work() -> None:
+        launched = await start_run(book(step))
+        await until(launched, "step_start", "look" if step == MANUAL else "long")
+        async with open_ledger(launched.database, os.environ, read_only=True) as ledger:
+            lease = await ledger.lease(launched.run_id)
+        assert lease is not None
+        assert lease.holder is not None
+        shutil.rmtree(tmp_path / "state")
+        while is_running(lease.holder):
+            await asyncio.sleep(0.1)
 
     drive(work)
 

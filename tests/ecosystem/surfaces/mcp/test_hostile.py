@@ -245,13 +245,14 @@ def test_an_agent_that_resumes_its_run_is_an_agent_in_the_record(served: Served)
                     await asyncio.sleep(0.1)
                 events = [decode(line) for line in await ledger.lines(run_id)]
                 (by,) = [each.principal for each in events if each.type == "run_resumed"]
-                assert by == next(each.payload.principal for each in events if each.type == "run_start")  # type: ignore[union-attr]
+                assert by is not None
+                assert by == next(each.payload.principal for each in events if each.type == "run_start")  # type: ignore[attr-defined]
                 assert (by.kind, by.role) == ("agent", "claimed by the client")
             await client.call_tool("gert_cancel", {"run_id": run_id})
             async with open_ledger(access.database, access.environ) as ledger:
                 events = [decode(line) for line in await ledger.lines(run_id)]
-            (said,) = [each.payload for each in events if each.type == "run_cancelled"]
-            assert f"cancelled by agent {by.id}" in str(said)
+            (cancelled,) = [each.payload for each in events if each.type == "run_cancelled"]
+            assert f"cancelled by agent {by.id}" in str(cancelled)
 
     drive(work)
 

@@ -120,16 +120,20 @@ class FileGuard:
         """Refuse to write where a file is not the one that was opened."""
         if time.monotonic() < self._until:
             return
-        for path, number in self._files.items():
+        self.require_there()
+        wal = f"{self._path}-wal"
+        if wal not in self._files and (number := _number(wal)) is not None:
+            self._files[wal] = number
+        self._until = time.monotonic() + self._every
+
+    def require_there(self) -> None:
+        """Refuse to go on where a file is not the one that was opened."""
+        for path, number in list(self._files.items()):  # a copy: a thread that writes may add to them
             if _number(path) != number:
                 raise TraceError(
                     f"`{path}` was removed or exchanged while it was open",
                     hint="nothing of the batch was kept; put it back, or begin again with another one",
                 )
-        wal = f"{self._path}-wal"
-        if wal not in self._files and (number := _number(wal)) is not None:
-            self._files[wal] = number
-        self._until = time.monotonic() + self._every
 
 
 def _number(path: str) -> tuple[int, int] | None:

@@ -137,6 +137,10 @@ class Control:
                 await ledger.wait_for_message(self._run_id, last, _LOOK_AGAIN)
             except (Busy, Unavailable):
                 await asyncio.sleep(_RETRY)
+            except GertError as problem:
+                # Nothing would reach the run any more, and a step that waits for a person would wait for ever.
+                run.cancel(f"no message can reach the run: {problem.message}")
+                return
 
     async def _take(self, ledger: Ledger, message: Message, run: Cancels) -> None:
         handle = self._handlers.get(message.kind)
