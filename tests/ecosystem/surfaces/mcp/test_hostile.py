@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -277,6 +278,24 @@ def test_nothing_is_asked_for_a_runbook_that_may_not_be_started(served: Served) 
         async with served.client(elicitation_callback=answer) as client:
             result = await client.call_tool("gert_exec", {"path": "writes"})
             assert json.loads(result.content[0].text)["code"] == "not_allowed"  # type: ignore[union-attr]
+
+    drive(work)
+
+
+@pytest.mark.parametrize("name", [".env", ".git/config", "keys/sign.pem", ".hidden/note.yaml", "settings.yaml"])
+def test_no_word_of_a_file_that_is_no_document_of_gert_is_read(served: Served, name: str) -> None:
+    async def work() -> None:
+        served.write(name, f"password: {OUTSIDE}\n")
+        said = []
+        async with served.client() as client:
+            for path in (name, f"./{name}", os.path.join(os.path.realpath(served.root), name)):
+                with pytest.raises(MCPError) as refused:
+                    await client.read_resource(f"gert://runbooks/{quote(path, safe='')}")
+                said.append(str(refused.value))
+                for tool in ("gert_validate", "gert_explain", "gert_exec", "gert_test"):
+                    result = await client.call_tool(tool, {"path": path})
+                    said.append(result.content[0].text)  # type: ignore[union-attr]
+            assert OUTSIDE not in str(said)
 
     drive(work)
 
