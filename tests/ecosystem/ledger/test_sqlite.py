@@ -1,6 +1,7 @@
 """What only a ledger in a SQLite file can do wrong: other files, tampering, locks, and text that no database keeps."""
 
 import asyncio
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.ecosystem.ledger.ledgers import RUN, STARTED, TENANT, check, drives, gathered, in_loop, note, says, written
 
-from gert.ecosystem.ledger.sqlite import executor
+from gert.ecosystem.ledger.sqlite import executor, file
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import Busy, RunError, TraceError
@@ -155,6 +156,33 @@ class TestTheDatabase:
         with pytest.raises(TraceError, match="cannot be opened"):
             SqliteLedger(path, read_only=True)
         assert list(path.parent.iterdir()) == []
+
+    @in_loop
+    async def test_is_seen_by_readers_only_once_it_is_whole(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[str] = []
+
+        def look(connection: sqlite3.Connection) -> None:
+            with pytest.raises(TraceError) as refused:
+                SqliteLedger(path, read_only=True)
+            seen.append(refused.value.message)
+            make(connection)
+
+        make = file.create_tables
+        monkeypatch.setattr(file, "create_tables", look)
+        async with SqliteLedger(path) as ledger:
+            await written(ledger, note())
+        assert seen == [f"`{path}` cannot be opened"]
+        assert list(path.parent.iterdir()) == [path]
+
+    @in_loop
+    async def test_is_made_where_there_are_no_hard_links(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "link", refuse)
+        async with SqliteLedger(path) as ledger:
+            await written(ledger, note())
+        assert list(path.parent.iterdir()) == [path]
 
     @in_loop
     async def test_of_someone_else_is_left_alone(self, path: Path) -> None:

@@ -3,6 +3,8 @@
 import base64
 import json
 import os
+import subprocess
+import sys
 import urllib.parse
 from typing import Any
 
@@ -184,3 +186,17 @@ def test_what_is_masked_is_counted_once() -> None:
 def test_without_secrets_nothing_is_masked() -> None:
     answer = run([*SH, "echo plain"], extract=TEXT)
     assert (answer.outputs, answer.redacted) == ({"it": "plain\n"}, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can refuse inspection")
+@pytest.mark.parametrize(
+    ("name", "closed"),
+    [("GERT_APPROVAL_SIGNING_KEY", "True"), ("GERT_MCP_TOKEN", "True"), ("GERT_STATE_DIR", "False")],
+)
+def test_a_process_of_gert_that_has_a_key_or_a_token_cannot_be_inspected(name: str, closed: str) -> None:
+    code = (
+        "from gert.ecosystem.process.own_process import claim_process, is_closed;"
+        f"claim_process([{name!r}]); print(is_closed())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == closed

@@ -24,10 +24,10 @@ _direct: Final[set[int]] = set()
 def claim_process(names: Iterable[str]) -> None:
     """Declare that this process runs only gert; `names` are the variables of its environment.
 
-    If keys are among them, other processes of the same user cannot read them from now on.
+    If keys or tokens of gert are among them, other processes of the same user cannot read them from now on.
     """
     _owned.set()
-    if any(name.startswith(_GERT_PREFIX) and "KEY" in name for name in names):
+    if any(name.startswith(_GERT_PREFIX) and ("KEY" in name or "TOKEN" in name) for name in names):
         refuse_inspection()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from gert.ecosystem.host.background.messages import Sender, advance_run, cancel_
 from gert.ecosystem.host.config.ledger_location import open_ledger
 from gert.ecosystem.host.redrive.resume import ResumeOptions
 from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.ledger.holder import is_running
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.events.envelope import decode
@@ -155,6 +157,60 @@ def test_a_rejected_manual_step_fails_the_run(book: Callable[..., RunOptions]) -
     drive(work)
 
 
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        pytest.param("[]", id="a step without evidence"),
+        pytest.param("[{kind: text, name: reject}]", id="a step whose evidence is called `reject`"),
+    ],
+)
+@pytest.mark.parametrize("reason", ["", "disk is full"], ids=["without a reason", "with a reason"])
+def test_a_rejection_never_confirms(book: Callable[..., RunOptions], evidence: str, reason: str) -> None:
+    async def work() -> None:
+        step = f"  - {{id: look, type: manual, instructions: look, required_evidence: {evidence}}}\n"
+        launched = await start_run(book(step))
+        await until(launched, "step_start", "look")
+        sender = Sender(database=launched.database, by="ann")
+        await give_evidence(sender, launched.run_id, "look", os.environ, reject=reason)
+        found = ended(await until(launched, "run_complete"))
+        assert (found.status, found.failure.kind) == ("failed", "rejected")
+
+    drive(work)
+
+
+def test_evidence_is_that_of_its_sender_whatever_it_says(book: Callable[..., RunOptions]) -> None:
+    async def work() -> None:
+        launched = await start_run(book(MANUAL))
+        await until(launched, "step_start", "look")
+        sender = Sender(database=launched.database, by="mallory")
+        await give_evidence(sender, launched.run_id, "look", os.environ, {"note": "all well", "by": "ann"})
+        await give_evidence(sender, launched.run_id, "look", os.environ, {"note": "mine", "by": "mallory"})
+        found = await until(launched, "run_complete")
+        complete = next(each for each in found if each.type == "step_complete" and each.payload.step_id == "look")
+        assert complete.principal.id == "mallory"
+        async with open_ledger(launched.database, os.environ, read_only=True) as ledger:
+            notes = [each.body.decode() for each in await ledger.messages(launched.run_id) if each.kind == "note"]
+        assert any("`mallory` cannot give evidence as `ann`" in note for note in notes)
+
+    drive(work)
+
+
+def test_the_path_of_an_attachment_begins_in_the_folder_of_the_evidence(
+    book: Callable[..., RunOptions], tmp_path: Path
+) -> None:
+    async def work() -> None:
+        step = "  - {id: look, type: manual, instructions: look, required_evidence: [{kind: attachment, name: log}]}\n"
+        launched = await start_run(book(step))
+        await until(launched, "step_start", "look")
+        (tmp_path / "evidence").mkdir()
+        (tmp_path / "evidence" / "log.txt").write_text("seen")
+        sender, folder = Sender(database=launched.database, by="ann"), str(tmp_path / "evidence")
+        await give_evidence(sender, launched.run_id, "look", os.environ, {"log": "log.txt"}, folder=folder)
+        assert ended(await until(launched, "run_complete")).status == "completed"
+
+    drive(work)
+
+
 def test_step_by_step_no_call_begins_before_it_may(book: Callable[..., RunOptions], tmp_path: Path) -> None:
     async def work() -> None:
         marks = [tmp_path / "a", tmp_path / "b"]
@@ -187,6 +243,24 @@ def test_a_request_that_is_repeated_starts_one_run(book: Callable[..., RunOption
         with pytest.raises(UsageError, match="was used for another call"):
             await start_run(other, request_id="r-1", caller="c")
         assert (await start_run(other, request_id="r-1", caller="d")).run_id != again.run_id
+
+    drive(work)
+
+
+@pytest.mark.parametrize("step", [MANUAL, tool("long", "sleep 600")], ids=["for a person", "for a tool"])
+def test_a_run_whose_ledger_was_removed_does_not_wait_on(
+    book: Callable[..., RunOptions], tmp_path: Path, step: str
+) -> None:
+    async def work() -> None:
+        launched = await start_run(book(step))
+        await until(launched, "step_start", "look" if step == MANUAL else "long")
+        async with open_ledger(launched.database, os.environ, read_only=True) as ledger:
+            lease = await ledger.lease(launched.run_id)
+        assert lease is not None
+        assert lease.holder is not None
+        shutil.rmtree(tmp_path / "state")
+        while is_running(lease.holder):
+            await asyncio.sleep(0.1)
 
     drive(work)
 

@@ -3,21 +3,30 @@
 import asyncio
 import json
 import os
+import signal
 from typing import Any
+from urllib.parse import quote
 
+import msgspec
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, ElicitResult
-from tests.ecosystem.surfaces.mcp.conftest import QUICK, Served, drive
+from tests.ecosystem.surfaces.mcp.conftest import QUICK, TOOL, Served, drive
 from tests.ecosystem.surfaces.mcp.test_mcp import ENDED, until
 
+from gert.ecosystem.host.config.ledger_location import open_ledger
 from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
+from gert.ecosystem.host.operations.runs import Exec, exec_
 from gert.ecosystem.host.operations.table import OPERATIONS
+from gert.ecosystem.ledger.holder import is_running
+from gert.ecosystem.surfaces.mcp.caller import CLAIMED, VERIFIED
 from gert.ecosystem.surfaces.mcp.published import publish
 from gert.ecosystem.surfaces.mcp.tools import MOST_CALLS
 from gert.ecosystem.surfaces.mcp.watching import MOST_TRACES
 from gert.errors import UsageError
 from gert.kernel.engine.inputs import GivenInput
+from gert.kernel.events.envelope import decode
+from gert.kernel.foundation.principal import Principal
 
 OUTSIDE = "words-of-a-file-outside"
 
@@ -55,6 +64,7 @@ REFUSALS = [
     pytest.param("gert_exec", {"path": "../other.yaml"}, "outside_root", id="exec outside the root"),
     pytest.param("gert_exec", {"path": "link.yaml"}, "outside_root", id="exec behind a link"),
     pytest.param("gert_exec", {"path": "nope"}, "unknown_runbook", id="exec of no runbook"),
+    pytest.param("gert_exec", {"path": "runbooks/"}, "invalid_document", id="exec of a folder"),
     pytest.param("gert_exec", {"path": "broken"}, "invalid_runbook", id="exec of an invalid runbook"),
     pytest.param("gert_exec", {"path": "quick", "mode": "probe"}, "invalid_arguments", id="a mode that runs tools"),
     pytest.param("gert_exec", {"path": "quick", "vars": {"nope": 1}}, "invalid_inputs", id="an unknown input"),
@@ -211,6 +221,81 @@ def test_an_agent_does_not_cancel_the_run_of_a_person(served: Served) -> None:
         from gert.ecosystem.host.background.messages import Sender, cancel_run
 
         await cancel_run(Sender(database=launched.database, by="kim"), launched.run_id, access.environ)
+
+    drive(work)
+
+
+def test_an_agent_that_resumes_its_run_is_an_agent_in_the_record(served: Served) -> None:
+    async def work() -> None:
+        access = served.access()
+        served.write("tools/sh.tool.yaml", TOOL.replace("contract: {", "contract: {idempotent: true, ", 1))
+        async with served.client() as client:
+            started = (await client.call_tool("gert_exec", {"path": "long"})).structured_content
+            run_id = started["run_id"]
+            async with open_ledger(access.database, access.environ) as ledger:
+                lease = await ledger.lease(run_id)
+                assert lease is not None
+                assert lease.holder is not None
+                os.kill(lease.holder.pid, signal.SIGKILL)
+                while is_running(lease.holder):
+                    await asyncio.sleep(0.05)
+                resumed: Any = {}
+                while resumed.get("status") != "running":
+                    said = await client.call_tool("gert_resume", {"run_id": run_id})
+                    resumed = said.structured_content or {}
+                    await asyncio.sleep(0.1)
+                events = [decode(line) for line in await ledger.lines(run_id)]
+                (by,) = [each.principal for each in events if each.type == "run_resumed"]
+                assert by is not None
+                assert by == next(each.payload.principal for each in events if each.type == "run_start")  # type: ignore[attr-defined]
+                assert (by.kind, by.role) == ("agent", "claimed by the client")
+            await client.call_tool("gert_cancel", {"run_id": run_id})
+            async with open_ledger(access.database, access.environ) as ledger:
+                events = [decode(line) for line in await ledger.lines(run_id)]
+            (cancelled,) = [each.payload for each in events if each.type == "run_cancelled"]
+            assert f"cancelled by agent {by.id}" in str(cancelled)
+
+    drive(work)
+
+
+def test_a_claimed_name_does_not_take_the_request_ids_of_a_token_with_that_name(served: Served) -> None:
+    async def work() -> None:
+        runs = set()
+        for role in (CLAIMED, VERIFIED):
+            access = msgspec.structs.replace(served.access(), caller=Principal("agent", "ann", role=role))
+            runs.add((await exec_(access, Exec(path="quick", request_id="one")))["run_id"])
+        assert len(runs) == 2
+
+    drive(work)
+
+
+def test_nothing_is_asked_for_a_runbook_that_may_not_be_started(served: Served) -> None:
+    async def answer(*_: Any) -> ElicitResult:
+        raise AssertionError("nothing is asked")
+
+    async def work() -> None:
+        served.options["allow"] = frozenset({os.path.join(os.path.realpath(served.root), "runbooks", "quick.yaml")})
+        async with served.client(elicitation_callback=answer) as client:
+            result = await client.call_tool("gert_exec", {"path": "writes"})
+            assert json.loads(result.content[0].text)["code"] == "not_allowed"  # type: ignore[union-attr]
+
+    drive(work)
+
+
+@pytest.mark.parametrize("name", [".env", ".git/config", "keys/sign.pem", ".hidden/note.yaml", "settings.yaml"])
+def test_no_word_of_a_file_that_is_no_document_of_gert_is_read(served: Served, name: str) -> None:
+    async def work() -> None:
+        served.write(name, f"password: {OUTSIDE}\n")
+        said = []
+        async with served.client() as client:
+            for path in (name, f"./{name}", os.path.join(os.path.realpath(served.root), name)):
+                with pytest.raises(MCPError) as refused:
+                    await client.read_resource(f"gert://runbooks/{quote(path, safe='')}")
+                said.append(str(refused.value))
+                for tool in ("gert_validate", "gert_explain", "gert_exec", "gert_test"):
+                    result = await client.call_tool(tool, {"path": path})
+                    said.append(result.content[0].text)  # type: ignore[union-attr]
+            assert OUTSIDE not in str(said)
 
     drive(work)
 

@@ -346,6 +346,8 @@ BAD_STARTS = [
     pytest.param(["--http", "8765", "--oauth-issuer", "https://a.example"], {}, "audience", id="no audience"),
     pytest.param(["--http", "8765", "--token-file", "open"], {}, "can read", id="a file others can read"),
     pytest.param(["--http", "8765", "--token-file", "bad"], {}, "line 1", id="a line that is no token"),
+    pytest.param(["--http", "8765", "--token-file", "same"], {}, "line 2", id="a token of two subjects"),
+    pytest.param(["--http", "8765", "--token-file", "twice"], {}, "line 2", id="a subject with two tokens"),
 ]
 
 
@@ -360,6 +362,10 @@ def test_what_the_command_refuses_before_it_listens(
     (folder / "open").chmod(0o644)
     (folder / "bad").touch(0o600)
     (folder / "bad").write_text("one two three")
+    (folder / "same").touch(0o600)
+    (folder / "same").write_text(f"ann {ANN}\nben {ANN}\n")
+    (folder / "twice").touch(0o600)
+    (folder / "twice").write_text(f"ann {ANN}\nann {ANN}x\n")
     monkeypatch.chdir(folder)
     monkeypatch.delenv("GERT_MCP_TOKEN", raising=False)
     for name, value in environment.items():

@@ -79,9 +79,18 @@ async def give_evidence(
     environ: Mapping[str, str],
     evidence: Mapping[str, Any] | None = None,
     reject: str | None = None,
+    folder: str | None = None,
 ) -> None:
-    """Give the evidence of a manual step, or reject the step with a reason; the run checks it when it takes it."""
-    said = ControlMessage(**_said(sender, path=path, reason=reject, evidence=None if reject else dict(evidence or {})))
+    """Give the evidence of a manual step, or reject the step with a reason; the run checks it when it takes it.
+
+    folder: where relative paths of attachments begin (default: the working folder)
+    """
+    if reject is not None:  # also without a reason: an empty one confirms nothing
+        said = ControlMessage(**_said(sender, path=path, reason=reject))
+    else:
+        said = ControlMessage(
+            **_said(sender, path=path, evidence=dict(evidence or {}), folder=os.path.abspath(folder or os.curdir))
+        )
     async with open_ledger(sender.database, environ) as ledger:
         await _require_run(ledger, run_id)
         await _post(ledger, sender, run_id, "evidence", said, environ)

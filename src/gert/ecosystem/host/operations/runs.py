@@ -82,13 +82,18 @@ async def exec_(access: Access, said: Exec, on_progress: OnProgress = no_progres
     try:
         if said.mode != "real":
             return await _explored(access, options)
-        caller = f"{access.caller.kind}:{access.caller.id}" if access.caller is not None else ""
-        launched = await start_run(options, access.environ, request_id=said.request_id, caller=caller)
+        launched = await start_run(options, access.environ, request_id=said.request_id, caller=_whose(access))
     except InputError as problem:
         raise Refused("invalid_inputs", problem.message, field="vars", hint=problem.hint) from None
     except UsageError as problem:
         raise Refused("invalid_call", problem.message, hint=problem.hint) from None
     return await _status(access, launched.run_id, said.wait_seconds, on_progress)
+
+
+def _whose(access: Access) -> str:
+    """Whose request ids these are: a name that a client claims is not the subject of a token that has the same name."""
+    caller = access.caller
+    return f"{caller.kind}:{caller.id}:{caller.role or ''}" if caller is not None else ""
 
 
 def _require_scenario(access: Access, file: str, name: str) -> None:
@@ -127,7 +132,9 @@ def _given(access: Access, file: str, values: Mapping[str, Any]) -> dict[str, Gi
 
 def missing_inputs(access: Access, said: Exec) -> dict[str, Any]:
     """The declared inputs that a caller has to give and did not, by name, as parameters."""
-    model = access.workspace().check(access.runbook(said.path)).document.model
+    file = access.runbook(said.path)
+    access.require_allowed(file)
+    model = access.workspace().check(file).document.model
     if not isinstance(model, Runbook):
         return {}
     wanted = ((name, block, block.parameter()) for name, block in model.meta.inputs.items())
@@ -293,6 +300,7 @@ async def resume(access: Access, said: Resume, on_progress: OnProgress = no_prog
         db=access.db,
         dsn=access.dsn,
         actor=access.caller.id if access.caller is not None else None,
+        principal=access.caller,
     )
     try:
         await resume_run(options, access.environ)
@@ -322,7 +330,8 @@ async def cancel(access: Access, said: Cancel) -> RunDocument:
     with await asyncio.to_thread(_open, access) as runs:
         entry = await asyncio.to_thread(_entry, access, runs, said.run_id)
     _require_own(entry, access)
-    sender = Sender(database=access.database, by=access.caller.id if access.caller is not None else None)
+    by = f"{access.caller.kind} {access.caller.id}" if access.caller is not None else None
+    sender = Sender(database=access.database, by=by)
     try:
         await cancel_run(sender, entry.run_id, access.environ, said.reason)
     except UsageError as problem:

@@ -154,12 +154,17 @@ async def perform(operation: Operation, access: Access, arguments: Mapping[str, 
     try:
         result = await operation.call(access, said, **(extra if operation.reports else {}))
         return {**result, "untrusted": list(operation.untrusted)} if operation.untrusted else result
-    except Refused:
-        raise
     except GertError as problem:
-        again = isinstance(problem, Busy | Unavailable)
-        message = _below(access, problem.message)
-        raise Refused(_code_of(problem), message, hint=problem.hint, retryable=again) from None
+        raise as_refused(access, problem) from None
+
+
+def as_refused(access: Access, problem: GertError) -> Refused:
+    """A deliberate error as a refusal with a code."""
+    if isinstance(problem, Refused):
+        return problem
+    again = isinstance(problem, Busy | Unavailable)
+    hint = _below(access, problem.hint) if problem.hint is not None else None
+    return Refused(_code_of(problem), _below(access, problem.message), hint=hint, retryable=again)
 
 
 def _below(access: Access, message: str) -> str:

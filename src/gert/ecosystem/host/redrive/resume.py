@@ -72,6 +72,7 @@ class ResumeOptions(RecordedRun, frozen=True, kw_only=True):
     allow_running: resume although a tool that the run started before still runs
     witness: the file or URL that sealed heads are appended to, in place of the one in settings
     controlled, steps: as in `RunOptions`
+    principal: who resumes it, where that is no person; `actor` has its id
     """
 
     ticket: str | None = None
@@ -85,6 +86,7 @@ class ResumeOptions(RecordedRun, frozen=True, kw_only=True):
     sync: bool = True
     controlled: bool = False
     steps: bool = False
+    principal: Principal | None = None
 
 
 async def resume(
@@ -199,7 +201,7 @@ async def _resume(
             mirror=mirror,
             same=is_alike if changed else None,
             opening=[
-                Emit(payload, None, Principal("human", actor))
+                Emit(payload, None, options.principal or Principal("human", actor))
                 for payload in (record.adopted, resumed)
                 if payload is not None
             ],

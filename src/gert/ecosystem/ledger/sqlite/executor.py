@@ -136,6 +136,11 @@ class Executor:
         """A number that changes whenever another connection has written."""
         return int(self.read("PRAGMA data_version", ())[0][0])
 
+    def require_file(self) -> None:
+        """Refuse to wait for others where the file is not the one that they write to."""
+        if self._guard is not None:
+            self._guard.require_there()
+
     # --- writing
 
     async def transact(self, begin: Callable[[], Transaction[T]], on_done: Callable[[T], object]) -> T:

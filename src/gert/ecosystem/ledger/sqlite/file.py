@@ -2,10 +2,11 @@
 
 import os
 import random
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -31,7 +32,7 @@ def open_writer(path: str, *, sync: bool, patience: float) -> sqlite3.Connection
         connection = connect(MEMORY, uri=False)
         create_tables(connection)
         return connection
-    create(path)
+    _create_ledger(path)
     connection = connect(f"{uri(path)}?mode=rw")
     try:
         # Before anything is written: whose file is this?
@@ -119,16 +120,20 @@ class FileGuard:
         """Refuse to write where a file is not the one that was opened."""
         if time.monotonic() < self._until:
             return
-        for path, number in self._files.items():
+        self.require_there()
+        wal = f"{self._path}-wal"
+        if wal not in self._files and (number := _number(wal)) is not None:
+            self._files[wal] = number
+        self._until = time.monotonic() + self._every
+
+    def require_there(self) -> None:
+        """Refuse to go on where a file is not the one that was opened."""
+        for path, number in list(self._files.items()):  # a copy: a thread that writes may add to them
             if _number(path) != number:
                 raise TraceError(
                     f"`{path}` was removed or exchanged while it was open",
                     hint="nothing of the batch was kept; put it back, or begin again with another one",
                 )
-        wal = f"{self._path}-wal"
-        if wal not in self._files and (number := _number(wal)) is not None:
-            self._files[wal] = number
-        self._until = time.monotonic() + self._every
 
 
 def _number(path: str) -> tuple[int, int] | None:
@@ -137,6 +142,26 @@ def _number(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _create_ledger(path: str) -> None:
+    """Make a ledger that is not there: whole under another name first, so that no reader sees it half made."""
+    if os.path.lexists(path):
+        return
+    new = f"{path}.new-{secrets.token_hex(8)}"
+    try:
+        create(new)
+        with closing(connect(f"{uri(new)}?mode=rw")) as connection:
+            create_tables(connection)
+        # Another process may have been faster; then its file stays.
+        os.link(new, path)
+        sync_folder_of(path)
+    except (OSError, sqlite3.Error, TraceError):
+        # A file system without hard links, a name that is too long, no space: the plain way works, or says why not.
+        create(path)
+    finally:
+        with suppress(OSError):
+            os.unlink(new)
 
 
 def create(path: str) -> None:

@@ -67,6 +67,11 @@ class SqliteLedger(SqlLedger):
             return ""  # in memory, or removed, which the next change refuses
         return f"{found.st_dev}:{found.st_ino}"
 
+    async def wait_for_message(self, run_id: str, after: int, timeout: float) -> bool:
+        """Wait until a run has a message with an id above `after`; none comes to a file that was removed."""
+        self._executor.require_file()
+        return await super().wait_for_message(run_id, after, timeout)
+
     async def _rows(self, statement: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
         if heavy:
             return await self._executor.read_far(statement, values)

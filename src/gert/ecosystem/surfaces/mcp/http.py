@@ -84,6 +84,10 @@ def fixed_tokens(file: str | None, environ: Mapping[str, str]) -> FixedTokens:
                 continue
             if len(words) != 2 or not is_plain(words[0]):
                 raise UsageError(f"line {number} of the token file is not `SUBJECT TOKEN`")
+            if words[0] in tokens or words[1] in tokens.values():
+                raise UsageError(
+                    f"line {number} of the token file repeats a subject or a token", hint="each has one of its own"
+                )
             tokens[words[0]] = words[1]
     elif environ.get(VARIABLE):
         tokens[_SUBJECT] = environ[VARIABLE].strip()

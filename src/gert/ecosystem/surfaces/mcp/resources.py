@@ -89,7 +89,9 @@ class Resources:
             [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else [""]
         )
         if kind == "runbooks" and len(names) == 1:
-            return await _document(access, access.runbook(names[0]))
+            file = access.runbook(names[0])
+            if any(each.file == file for each in await asyncio.to_thread(access.catalogue.runbooks)):
+                return await _document(access, file)
         if kind == "tools" and len(names) == 1:
             found = [each.file for each in access.catalogue.tools() if each.name == names[0]]
             if len(found) == 1:

@@ -24,9 +24,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.run_status import Progress
 from gert.ecosystem.host.operations.runs import Exec, missing_inputs
-from gert.ecosystem.host.operations.table import OPERATIONS, Operation, perform, read_params
+from gert.ecosystem.host.operations.table import OPERATIONS, Operation, as_refused, perform, read_params
 from gert.ecosystem.surfaces.mcp.published import Published
 from gert.ecosystem.surfaces.mcp.results import refusal, result_of, without_hidden
+from gert.errors import GertError
 from gert.kernel.foundation.text import plain_line
 from gert.kernel.governance.parameter_schema import parameter_schema
 
@@ -116,8 +117,8 @@ class Tools:
                     return asked
                 arguments = dict(asked)
             return result_of(await perform(operation, access, arguments, on_progress=_reporter(ctx)))
-        except Refused as refused:
-            return refusal(refused)
+        except GertError as problem:
+            return refusal(as_refused(access, problem))
         finally:
             self._calls[caller] -= 1
             if not self._calls[caller]:

@@ -5,6 +5,7 @@ counts only with a signature by a key that speaks for its sender (LEDGER).
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
@@ -13,9 +14,10 @@ import msgspec
 
 from gert.ecosystem.approvals.responses import messages_of
 from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
-from gert.ecosystem.host.run.world.evidence import EvidenceEntries, NoEvidence
+from gert.ecosystem.host.run.world.evidence import NO_REASON, EvidenceEntries, NoEvidence
 from gert.errors import Busy, GertError, IntegrityError, Unavailable
 from gert.kernel.engine.requests import CallExtension, CallTool, CollectEvidence, EvidenceAnswer, Request
+from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import canonical
 from gert.kernel.foundation.signature import Key, Signature, sign, verify
 from gert.kernel.foundation.text import printable
@@ -36,7 +38,8 @@ class ControlMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     path: the step it is about; None for the whole run
     reason: why the run is cancelled, or the evidence refused
-    evidence: by name, as in a file for `--evidence`
+    evidence: by name, as in a file for `--evidence`; it is evidence of the sender, whom `by` in it does not change
+    folder: where relative paths of attachments begin
     """
 
     by: str
@@ -44,6 +47,7 @@ class ControlMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     path: str | None = None
     reason: str | None = None
     evidence: dict[str, Any] | None = None
+    folder: str | None = None
     signature: str | None = None
     signature_alg: str | None = None
     key_id: str | None = None
@@ -133,6 +137,10 @@ class Control:
                 await ledger.wait_for_message(self._run_id, last, _LOOK_AGAIN)
             except (Busy, Unavailable):
                 await asyncio.sleep(_RETRY)
+            except GertError as problem:
+                # Nothing would reach the run any more, and a step that waits for a person would wait for ever.
+                run.cancel(f"no message can reach the run: {problem.message}")
+                return
 
     async def _take(self, ledger: Ledger, message: Message, run: Cancels) -> None:
         handle = self._handlers.get(message.kind)
@@ -187,15 +195,24 @@ class Control:
                 await self._came.wait()
 
     async def _checked(self, ask: CollectEvidence, number: int, said: ControlMessage) -> EvidenceAnswer | None:
+        if said.evidence is None:  # as a step may call a piece of its evidence `reject`
+            failure = Failure("rejected", printable(said.reason or "").strip() or NO_REASON)
+            return EvidenceAnswer(failure=failure, message_id=number)
         try:
             answer = await _entries(ask.path, said).give(ask)
         except NoEvidence as problem:
             if problem.failure.kind == "evidence":
-                if self._ledger is not None:
-                    await self._note(self._ledger, f"evidence for `{ask.path}` was refused: {problem.failure.message}")
+                await self._refuse(ask, problem.failure.message)
                 return None
             answer = EvidenceAnswer(failure=problem.failure)
+        if answer is not None and answer.by is not None and person_key(answer.by.id) != person_key(said.by):
+            await self._refuse(ask, f"`{said.by}` cannot give evidence as `{answer.by.id}`")
+            return None
         return msgspec.structs.replace(answer, message_id=number) if answer is not None else None
+
+    async def _refuse(self, ask: CollectEvidence, why: str) -> None:
+        if self._ledger is not None:
+            await self._note(self._ledger, f"evidence for `{ask.path}` was refused: {why}")
 
     async def _note(self, ledger: Ledger, text: str) -> None:
         # A note is for people; the run does not depend on it.
@@ -205,6 +222,5 @@ class Control:
 
 def _entries(path: str, said: ControlMessage) -> EvidenceEntries:
     """The evidence of a message in the form of an evidence file, so that one set of rules checks both."""
-    entry = {"reject": said.reason or True} if said.evidence is None else said.evidence
-    root = read(msgspec.json.encode({path: entry})).tree.root
-    return EvidenceEntries(root if isinstance(root, Map) else Map(0), "the evidence", "/", said.by)
+    root = read(msgspec.json.encode({path: said.evidence})).tree.root
+    return EvidenceEntries(root if isinstance(root, Map) else Map(0), "the evidence", said.folder or os.sep, said.by)

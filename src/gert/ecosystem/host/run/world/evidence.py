@@ -25,7 +25,7 @@ ATTEMPTS: Final = 5
 _CHUNK: Final = 1024 * 1024
 _REJECT: Final = "reject"
 _BY: Final = "by"
-_NO_REASON: Final = "rejected without a reason"
+NO_REASON: Final = "rejected without a reason"
 _YES: Final = frozenset({"y", "yes", "done"})
 _NO: Final = frozenset({"n", "no", _REJECT})
 
@@ -114,7 +114,7 @@ class EvidenceEntries:
         by = self._text(entry, _BY, key) if _BY in entry and _BY not in names else self._actor
         if _REJECT in entry and _REJECT not in names:
             is_bare = entry[_REJECT] is True
-            raise NoEvidence("rejected", _NO_REASON if is_bare else self._text(entry, _REJECT, key))
+            raise NoEvidence("rejected", NO_REASON if is_bare else self._text(entry, _REJECT, key))
         for name in entry:
             if name not in (*names, _BY):
                 guess = did_you_mean(name, names)
@@ -197,7 +197,7 @@ class EvidenceDialogue:
                 return
             if word.lower() in _NO:
                 reason = reason.strip() or (await self._console.line("why? ") or "").strip()
-                raise NoEvidence("rejected", reason or _NO_REASON)
+                raise NoEvidence("rejected", reason or NO_REASON)
             self._console.say("  answer y when it is done, or reject and why")
         raise _gave_up(ask, "whether it is done")
 

@@ -106,7 +106,8 @@ def evidence(
         raise UsageError("expected `--file` or `--reject`, found both", hint="pass only one of them")
     sender, found = _found(run_id, (state_dir, db, dsn), actor, key, key_id)
     given = read_map(file, "evidence by name") if file is not None else None
-    asyncio.run(give_evidence(sender, found, step, os.environ, given, reject))
+    folder = os.path.dirname(os.path.abspath(file)) if file is not None else None
+    asyncio.run(give_evidence(sender, found, step, os.environ, given, reject, folder))
     _sent(found, "evidence", f"run {found} has the evidence for `{step}`", as_json=as_json)
     return 0
 
