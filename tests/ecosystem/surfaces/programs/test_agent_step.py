@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -454,3 +455,20 @@ def test_a_runner_of_the_same_name_elsewhere_gets_no_variable_of_gert(project: P
     }
     project.exec(**key).ended(0)
     assert completed(only(project).events(), "fix")["outputs"]["verdict"] == "GERT_PARENT_RUN_ID"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process refuse inspection")
+@pytest.mark.parametrize(
+    "variable", ["GERT_TRACE_SIGNING_KEY", "GERT_LEDGER"], ids=["a key", "an address with a password"]
+)
+def test_the_runner_for_agents_cannot_be_inspected_by_its_tools(variable: str) -> None:
+    """Its tools run as the same user, and could read the variables that it does not pass on from /proc."""
+    program = (
+        "from gert.ecosystem.process.own_process import is_closed\n"
+        "from gert.ecosystem.surfaces.programs import runners\n"
+        "runners.run = lambda *_, **__: print(is_closed())\n"
+        "runners.agent()\n"
+    )
+    environ = {**os.environ, variable: "postgresql://ann:secret@db/runs"}
+    said = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    assert said.stdout == "True\n"
