@@ -23,6 +23,7 @@ from gert.agent import (
     PostgresStore,
     SQLiteStore,
     ToolExecutionFailedError,
+    governed_functions,
     runbook_tool,
 )
 from gert.ecosystem.approvals.tickets import Tickets
@@ -194,6 +195,32 @@ async def test_an_approval_of_the_run_pauses_the_agent_and_the_same_run_continue
         assert (result["run_id"], result["status"]) == (run_id, "completed")
         assert await run_ids(kernel) == [run_id]
         assert (folder / "restarted").read_text() == "web-1\n"
+
+
+@pytest.mark.parametrize("approved", [True, False], ids=["approved", "rejected"])
+@in_loop
+async def test_a_governed_function_waits_for_the_approval_of_its_runbook(folder: Path, approved: bool) -> None:
+    async with kernel_of(folder, policies=["asks.policy.yaml"]) as kernel:
+        await kernel.start_run(tenant=TENANT, run_id="r")
+        bound = kernel.bind(run_id="r", tenant=TENANT)
+        (impatient,) = governed_functions(bound)
+        with pytest.raises(ApprovalRequiredError) as waiting:
+            await impatient(pod="web-1")
+        assert waiting.value.run_id is not None
+        other = TENANT.model_copy(update={"tenant_id": "other"})
+        with pytest.raises(GertError):
+            await kernel.wait_for_approval(
+                run_id=waiting.value.run_id, tenant=other, approval_key=waiting.value.approval_key, timeout_seconds=0
+            )
+        (patient,) = governed_functions(bound, wait_seconds=120)
+        calling = asyncio.ensure_future(patient(pod="web-1"))
+        await asyncio.sleep(0.5)
+        assert not calling.done()
+        await respond(kernel, approved=approved)
+        result = json.loads(await calling)
+        assert result["run_id"] == waiting.value.run_id
+        assert result["status"] == ("completed" if approved else "failed")
+        assert (folder / "restarted").exists() == approved
 
 
 @in_loop

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import reduce
 from operator import or_
@@ -97,8 +97,12 @@ class RunbookTool:
         self._database: Database | None = prepared.database
         self._state = prepared.state
         self._runbook: Runbook = prepared.program.runbook
-        for each in set(hidden) - _used_variables(prepared):
-            self._environ.pop(each, None)
+        self.secret_variables = frozenset(
+            (*secret_names(prepared.program), *(secrets or {}).values(), *_bound(prepared))
+        )
+        """The variables that hold secrets of the runbook."""
+        self._used = _used_variables(prepared)
+        self._hide(hidden)
         self._version = _version(prepared)
         self._secrets = _secrets(prepared, dict(secrets or {}), self._environ)
         self._outputs = _checked_outputs(prepared, outputs)
@@ -116,8 +120,18 @@ class RunbookTool:
         self.middleware = _LinkingMiddleware(self)
         self._open: dict[str, RunbookRun] = {}
 
-    def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None = None) -> None:
-        """Register the tool; the kernel calls this. Runs that a rule serializes take turns with `lock`."""
+    def register(
+        self,
+        port: ToolPort,
+        lock: asyncio.Lock,
+        database: Database | None = None,
+        hidden: frozenset[str] = frozenset(),
+    ) -> None:
+        """Register the tool; the kernel calls this. Runs that a rule serializes take turns with `lock`.
+
+        hidden: the variables that hold secrets of other packs
+        """
+        self._hide(hidden)
         if not isinstance(port, LocalToolRegistry):
             raise UsageError("runbooks need a LocalToolRegistry", hint="leave `tool_port` out")
         own = ledger_of(self._state)
@@ -147,6 +161,10 @@ class RunbookTool:
             reconcile=reconcile,
             resumable=True,
         )
+
+    def _hide(self, variables: Iterable[str]) -> None:
+        for each in set(variables) - self._used - self.secret_variables:
+            self._environ.pop(each, None)
 
     async def close(self) -> None:
         """Runs have processes of their own, and go on."""
@@ -287,6 +305,13 @@ def _used_variables(prepared: Prepared) -> set[str]:
     sources = (block.from_ or "" for block in prepared.program.runbook.meta.inputs.values())
     bound = {source.removeprefix("env/") for source in sources if source.startswith("env/")}
     return bound | set(secret_names(prepared.program))
+
+
+def _bound(prepared: Prepared) -> Iterator[str]:
+    """The variables that secret inputs are bound to."""
+    for block in prepared.program.runbook.meta.inputs.values():
+        if block.parameter().secret and (block.from_ or "").startswith("env/"):
+            yield (block.from_ or "").removeprefix("env/")
 
 
 def _checked_outputs(prepared: Prepared, names: Sequence[str]) -> tuple[str, ...]:

@@ -155,7 +155,8 @@ def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
 
 
 def own_variables(prepared: Prepared) -> Iterator[str]:
-    """Variables that tools do not get: the address of the ledger, secrets of notices, credentials of providers."""
+    """Variables that tools do not get: the address of the ledger, secrets of notices and others, keys of providers."""
+    yield from prepared.hidden
     yield from secret_variables(prepared.program.runbook.meta, prepared.settings)
     if isinstance(prepared.database, Dsn) and prepared.database.variable is not None:
         yield prepared.database.variable
