@@ -152,7 +152,7 @@ async def test_a_pack_gets_and_shows_no_secret_of_another_pack_or_of_the_model(
     # As if another program had written them down.
     (folder / "hints").write_text(" ".join(SECRETS.values()))
     pods = tool_pack(str(folder / "pods.tool.yaml"), secrets={"key": "POD_KEY"})
-    packs = [tool_pack(str(folder / "spy.tool.yaml")), runbook_tool(str(folder / "books.yaml")), pods]
+    packs: list[Any] = [tool_pack(str(folder / "spy.tool.yaml")), runbook_tool(str(folder / "books.yaml")), pods]
     store = SQLiteStore(str(folder / "runs.db"))
     async with ArtanaKernel(store=store, model_port=MockModelPort(output={}), packs=packs) as kernel:
         said = (await step(kernel, "spy_go"))["said"]

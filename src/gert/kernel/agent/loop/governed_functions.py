@@ -42,8 +42,8 @@ def governed_functions(
 
     A call that policy, an approver or the tool refuses returns `{"error": …}`, which the model reads. A call whose
     outcome is unknown raises. The n-th call of a tool with equal arguments is one step of the run: in a process that
-    resumes the run, it returns what is on record. A call that raised, or was cancelled, is the same step when it is made
-    again.
+    resumes the run, it returns what is on record. A call that raised, or was cancelled, is the same step when it is
+    made again.
 
     tools: names of tools (default: all that the tenant may use)
     wait_seconds: how long a call waits for its approval, before it raises ApprovalRequiredError
