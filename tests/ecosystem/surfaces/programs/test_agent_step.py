@@ -241,11 +241,22 @@ def _ticket(project: Project) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("answer", ["approve", "reject"])
-def test_the_step_waits_for_the_tickets_of_its_agent(project: Project, server: ModelServer, answer: str) -> None:
-    project.write("ops.policy.yaml", ASKS)
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        pytest.param(["--policy", "ops.policy.yaml"], "approve", id="a policy of the run, approved"),
+        pytest.param(["--policy", "ops.policy.yaml"], "reject", id="a policy of the run, rejected"),
+        pytest.param(["--config", "strict.yaml"], "approve", id="a policy and a group of settings of the run"),
+    ],
+)
+def test_the_step_waits_for_the_tickets_of_its_agent(
+    project: Project, server: ModelServer, words: list[str], answer: str
+) -> None:
+    asks = json.loads(json.dumps(ASKS).replace('["bob"]', '["group:ops"]')) if "--config" in words else ASKS
+    project.write("ops.policy.yaml", asks)
+    project.write("strict.yaml", {"policies": ["ops.policy.yaml"], "groups": {"ops": ["bob"]}})
     project.runbook(agent(server), tools=[])
-    gert = project.start("--policy", "ops.policy.yaml")
+    gert = project.start(*words)
     ticket = _ticket(project)
     assert project.noted() == ["web-1"]
     project.gert(answer, ticket, "--as", "bob", "--reason", "looked at it").ended(0)

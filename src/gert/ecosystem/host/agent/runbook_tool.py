@@ -59,6 +59,7 @@ class RunbookTool:
     name: the name of the tool (default: the name of the runbook)
     root: the folder that the runbook must lie in, also behind links
     policies: policy files and folders, in addition to those of the project and GERT_POLICY; the strictest verdict wins
+    config: settings beside those of the project
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
     outputs: outputs of steps that are part of the result, as `STEP.NAME`, beside the outcome
     require_signed: approvals need a signature, whatever policies say
@@ -74,6 +75,7 @@ class RunbookTool:
         name: str | None = None,
         root: str | None = None,
         policies: Sequence[str] = (),
+        config: str | None = None,
         secrets: Mapping[str, str] | None = None,
         outputs: Sequence[str] = (),
         require_signed: bool = False,
@@ -87,6 +89,7 @@ class RunbookTool:
         self._options = RunOptions(
             file=_below(root, file),
             policies=tuple(os.path.abspath(each) for each in policies),
+            config=os.path.abspath(config) if config is not None else None,
             actor=actor or user_name(),
             approvals="detach",
             require_signed=require_signed,

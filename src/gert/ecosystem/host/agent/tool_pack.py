@@ -64,6 +64,7 @@ class ToolPack:
     """The actions of one tool file, as tools of a kernel: pass it to `ArtanaKernel(packs=[…])`.
 
     policies: policy files and folders, in addition to those of the project and GERT_POLICY; the strictest verdict wins
+    config: settings beside those of the project
     prefix: the beginning of the tools' names (default: the tool's name and `_`)
     actions: the actions to offer (default: all)
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
@@ -77,6 +78,7 @@ class ToolPack:
         file: str,
         *,
         policies: Sequence[str] = (),
+        config: str | None = None,
         prefix: str | None = None,
         actions: Sequence[str] | None = None,
         secrets: Mapping[str, str] | None = None,
@@ -85,7 +87,9 @@ class ToolPack:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._prepared = _prepared(file, policies, dict(secrets or {}), environ)
+        self._prepared = _prepared(
+            RunOptions(file=file, policies=tuple(policies), config=config), dict(secrets or {}), environ
+        )
         self._prepared.hidden = frozenset((*_model_keys(environ), *hidden))
         self._inputs = secret_inputs(self._prepared, dict(secrets or {}), environ)
         self._redactor = self._prepared.redactor(self._inputs)
@@ -305,11 +309,11 @@ def _model_keys(environ: Mapping[str, str]) -> list[str]:
     return [name for name in names if len(environ.get(name, "")) >= _SHORTEST_KEY]
 
 
-def _prepared(file: str, policies: Sequence[str], secrets: Mapping[str, str], environ: Mapping[str, str]) -> Prepared:
+def _prepared(options: RunOptions, secrets: Mapping[str, str], environ: Mapping[str, str]) -> Prepared:
     """Prepare the calls of a tool as those of a runbook that has only this tool: the same settings, floor and rules."""
-    path = os.path.abspath(file)
+    path = os.path.abspath(options.file)
     if not os.path.isfile(path):
-        raise UsageError(f"there is no file `{file}`")
+        raise UsageError(f"there is no file `{options.file}`")
     runbook = {
         "apiVersion": "kernel/v0",
         "meta": {
@@ -324,7 +328,7 @@ def _prepared(file: str, policies: Sequence[str], secrets: Mapping[str, str], en
     }
     beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.pack.yaml")
     workspace = Workspace(stored={beside: msgspec.json.encode(runbook)})
-    return Prepared(RunOptions(file=beside, policies=tuple(policies)), environ, workspace)
+    return Prepared(msgspec.structs.replace(options, file=beside), environ, workspace)
 
 
 def secret_inputs(prepared: Prepared, secrets: Mapping[str, str], environ: Mapping[str, str]) -> ResolvedInputs:

@@ -132,6 +132,7 @@ def _facts(prepared: Prepared, started: RunStart | None) -> dict[str, Any]:
         "require_signed": started.require_signed or isinstance(prepared.database, Dsn),
         "by_agent": started.principal is not None,
         "policies": [os.path.abspath(each) for each in prepared.options.policies],
+        "config": os.path.abspath(prepared.options.config) if prepared.options.config is not None else None,
     }
 
 
