@@ -27,9 +27,13 @@ from gert.agent import (
     runbook_tool,
 )
 from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.background.launch import start_run
+from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.surfaces.cli.main import main
 from gert.errors import InputError, IntegrityError
 from gert.kernel.events.envelope import decode, format_timestamp
+from gert.kernel.foundation.canonical import canonical, sha256_hex
+from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.approval import Response
 from gert.testing import ScriptedModel, calls
 
@@ -326,6 +330,32 @@ async def test_two_agents_at_the_same_step_drive_one_run(folder: Path) -> None:
         assert results[0] == results[1]
         assert await run_ids(first) == [results[0]["run_id"]]
         assert (folder / "restarted").read_text() == "web-1\n"
+
+
+@in_loop
+async def test_a_run_that_others_started_under_the_id_of_a_call_is_not_its_result(folder: Path) -> None:
+    """A client of the MCP server names itself and its requests, and cannot choose the id; a program that writes can."""
+    (folder / "harmless.yaml").write_text(
+        "apiVersion: kernel/v0\nmeta: { name: restart-pod }\n"
+        "steps: [{ type: end, id: end, outcome: { category: resolved, code: restarted } }]\n"
+    )
+    async with kernel_of(folder) as kernel:
+        await kernel.start_run(tenant=TENANT, run_id="r")
+        request = sha256_hex(canonical(["r", "one"]))
+        options = RunOptions(
+            file=str(folder / "harmless.yaml"),
+            db=str(folder / "runs.db"),
+            principal=Principal("agent", TENANT.tenant_id, role="claimed"),
+        )
+        of_client = await start_run(options, request_id=request, caller=f"agent:{TENANT.tenant_id}")
+        forged = await start_run(options, request_id=request, caller=f"agent-call:{TENANT.tenant_id}")
+        while "run_complete" not in [each.type for each in await events(kernel, forged.run_id)]:
+            await asyncio.sleep(0.05)
+        pack = runbook_tool(str(folder / "restart.yaml"))
+        assert of_client.run_id != forged.run_id == pack.run_id_of(TENANT.tenant_id, "r", "one")
+        with pytest.raises(GertError, match="is not that of this call"):
+            await step(kernel, pod="web-1")
+        assert (await step(kernel, "two", pod="web-1"))["status"] == "completed"
 
 
 @in_loop

@@ -160,7 +160,7 @@ async def _until_answered(
             return await work()
         except ApprovalRequiredError as waiting:
             ticket = waiting.ticket_id or await _ticket_of(kernel, run_id, waiting.approval_key)
-            tell(f"agent run {run_id} waits for the ticket {ticket}: {waiting}")
+            tell(f"waits for: gert approve {ticket} (agent run {run_id}: {waiting})")
             async with approvals.listening(kernel.ledger, ticket):
                 while not await approvals.answered(kernel.ledger, ticket):
                     await asyncio.sleep(_LOOK)

@@ -238,6 +238,7 @@ class RunbookTool:
             {**environ, PARENT_RUN: context.run_id, DEPTH: str(depth)},
             self._database or ledger_of(self._state),
             **_request(context.tenant_id, context.run_id, context.step_key or context.idempotency_key),
+            runbook=self._runbook.meta.name,
             outputs=self._outputs,
         )
 
@@ -338,7 +339,8 @@ def _version(prepared: Prepared) -> str:
 
 
 def _request(tenant_id: str, agent_run_id: str, key: str) -> dict[str, str]:
-    return {"request_id": sha256_hex(canonical([agent_run_id, key])), "caller": f"agent:{tenant_id}"}
+    # No principal is of this kind: a client that names itself as the tenant does not get the id of a call.
+    return {"request_id": sha256_hex(canonical([agent_run_id, key])), "caller": f"agent-call:{tenant_id}"}
 
 
 def _succeeded(found: dict[str, Any]) -> ToolExecutionResult:
