@@ -80,6 +80,8 @@ def test_an_incident_agent_acts_only_through_governed_runbooks(
     assert (tmp_path / "web.state").exists(), "the runbook that deletes was denied"
     shown = gert(capsys, "run", "show", "incident-42", "--db", "incident.db")
     assert "deny" in shown
+    assert [line for line in shown.splitlines() if "of runbook" in line]
+    assert not [line for line in shown.splitlines() if "of runbook" in line and "✗" in line], "a link is no failure"
     listed = json.loads(gert(capsys, "run", "list", "--db", "incident.db", "--json"))
     assert len(listed["runs"] if isinstance(listed, dict) else listed) == 3, "the agent, and two runs of runbooks"
     verified(capsys, "incident.db")

@@ -251,7 +251,8 @@ class PolicyViolationError(AgentError):
 class ApprovalRequiredError(AgentError):
     """A tool call waits for an approval.
 
-    run_id, ticket_id: the run of a runbook that waits, and its ticket, where the tool is a runbook
+    run_id: the run that waits: that of the agent, of a sub-agent or of a runbook
+    ticket_id: the ticket of a runbook's run, where the tool is a runbook
     """
 
     def __init__(

@@ -14,6 +14,8 @@ _GET_DUMPABLE: Final = 3
 _SET_DUMPABLE: Final = 4
 _SET_CHILD_SUBREAPER: Final = 36
 _GERT_PREFIX: Final = "GERT_"
+_SECRET: Final = ("KEY", "TOKEN", "LEDGER")
+"""What the names of gert's own variables contain if they hold keys, or an address with a password."""
 
 _owned: Final = Event()
 _adopts: Final = Event()
@@ -27,7 +29,7 @@ def claim_process(names: Iterable[str]) -> None:
     If keys or tokens of gert are among them, other processes of the same user cannot read them from now on.
     """
     _owned.set()
-    if any(name.startswith(_GERT_PREFIX) and ("KEY" in name or "TOKEN" in name) for name in names):
+    if any(name.startswith(_GERT_PREFIX) and any(word in name for word in _SECRET) for name in names):
         refuse_inspection()
 
 

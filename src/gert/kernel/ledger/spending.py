@@ -18,7 +18,8 @@ BRANCHES: Final = ("::sub_agent::", "::fork::", "::child::")
 _BRANCH: Final = re.compile("|".join(BRANCHES))
 UNKNOWN_COST: Final = frozenset({"timeout", "cancelled", "abandoned"})
 """Ends of a call after which the vendor may still charge for it."""
-
+UNREADABLE_USAGE: Final = "unreadable_usage"
+"""The category of a call that was answered, with a usage that is no amount."""
 
 SpendKind = Literal["run", "tenant"]
 """What spending is counted by: a root run with its sub-agents and forks, or a tenant by the minute."""
@@ -69,7 +70,7 @@ def spent_by(payload: Payload, reserved: Mapping[int, int]) -> int:
 def is_cost_unknown(payload: ModelFailed) -> bool:
     """Whether a call ended so that gert cannot know what it cost."""
     used = payload.cost_usd or payload.prompt_tokens or payload.completion_tokens
-    return payload.reason in UNKNOWN_COST and not used
+    return (payload.reason in UNKNOWN_COST or payload.category == UNREADABLE_USAGE) and not used
 
 
 def spends_of(amount: int, run_id: str, tenant: str) -> Iterator[Spend]:

@@ -145,6 +145,23 @@ async def test_what_a_call_without_an_answer_counts_as(place: Place, error: Base
         assert await spent(kernel) == left + CALL
 
 
+@pytest.mark.parametrize("cost", [float("nan"), -1.0, float("inf"), None, "1"], ids=str)
+@in_loop
+async def test_an_answer_whose_cost_is_no_amount_counts_as_reserved(place: Place, cost: Any) -> None:
+    """A port that reports nonsense would otherwise be called without end: nothing would ever be spent."""
+    model = Priced(cost=cost)
+    async with kernel_of(place, model) as kernel:
+        await kernel.start_run(tenant=tenant(), run_id="r")
+        for number in range(4):
+            with pytest.raises(ModelPermanentError, match="cannot be recorded"):
+                await ask(kernel, "r", f"q{number}", f"s{number}", tenant=tenant(), model="m")
+        assert await spent(kernel) == 4 * CALL
+        with pytest.raises(BudgetExceededError):
+            await ask(kernel, "r", "q", "s", tenant=tenant(), model="m")
+        assert len(model.asked) == 4
+        assert (await verify_run(kernel.ledger, "r")).holds
+
+
 @in_loop
 async def test_a_call_of_a_process_that_died_counts_as_reserved(durable: Place) -> None:
     dying = Priced(waits=True)

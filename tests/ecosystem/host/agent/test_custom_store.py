@@ -131,6 +131,67 @@ async def test_runs_are_recorded_replayed_and_resumed_by_another_kernel() -> Non
             await heir.get_run_status(run_id="nobody")
 
 
+def _lose(store: ListStore) -> None:
+    kept = [
+        each for each in store.events if each.event_type not in (EventType.TOOL_REQUESTED, EventType.TOOL_COMPLETED)
+    ]
+    assert len(kept) < len(store.events)
+    store.events = kept
+
+
+def _repeat(store: ListStore) -> None:
+    store.events.append(store.events[-1])
+
+
+def _swap(store: ListStore) -> None:
+    store.events[-1], store.events[-2] = store.events[-2], store.events[-1]
+
+
+@pytest.mark.parametrize("spoil", [_lose, _repeat, _swap], ids=["loses", "repeats", "swaps"])
+@in_loop
+async def test_a_store_that_loses_repeats_or_swaps_events_is_refused_and_no_call_is_repeated(spoil: Any) -> None:
+    store = ListStore()
+    async with Own(store).kernel() as kernel:
+        charged = charging(kernel)
+        await kernel.start_run(tenant=TENANT, run_id="r")
+        await call(kernel, "r", "charge", {"amount": 5}, "one")
+        await ask(kernel, "r", "q", "two")
+    spoil(store)
+    async with Own(store).kernel() as kernel:
+        again = charging(kernel)
+        with pytest.raises(TraceError, match="after event"):
+            await call(kernel, "r", "charge", {"amount": 5}, "one")
+    assert (charged, again) == ([5], [])
+
+
+@in_loop
+async def test_events_of_another_run_are_refused() -> None:
+    store = ListStore()
+    async with Own(store).kernel() as kernel:
+        await kernel.start_run(tenant=TENANT, run_id="q")
+
+    async def lies(run_id: str) -> list[KernelEvent]:
+        return store.events
+
+    store.get_events_for_run = lies  # type: ignore[method-assign]
+    async with Own(store).kernel() as kernel:
+        with pytest.raises(TraceError, match="of run `q` for run `r`"):
+            await kernel.get_run_status(run_id="r")
+
+
+@in_loop
+async def test_an_event_that_another_process_got_ahead_of_is_noticed_before_the_tool_is_called() -> None:
+    store = ListStore()
+    async with Own(store).kernel() as first, Own(store).kernel() as second:
+        charged = charging(second)
+        await first.start_run(tenant=TENANT, run_id="r")
+        await second.get_run_status(run_id="r")
+        await ask(first, "r", "q", "one")
+        with pytest.raises(TraceError, match="does another process append"):
+            await call(second, "r", "charge", {"amount": 5}, "two")
+        assert charged == []
+
+
 @in_loop
 async def test_a_store_that_fails_is_read_again() -> None:
     store = ListStore()

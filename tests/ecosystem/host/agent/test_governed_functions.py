@@ -112,6 +112,34 @@ async def test_an_unknown_outcome_raises(shared: Place) -> None:
                 await named(governed_functions(kernel.bind(run_id="r", tenant=TENANT)), "charge")()
 
 
+@in_loop
+async def test_an_equal_call_after_a_cancelled_one_does_not_repeat_it(shared: Place) -> None:
+    """A library that limits the time of a call cancels it, and the model asks again: the first may have happened."""
+    done: list[str] = []
+    async with shared.kernel() as kernel:
+
+        @kernel.tool(side_effect=True)
+        async def pay(to: str, artana_context: ToolExecutionContext) -> str:
+            """Pay."""
+            done.append(to)
+            if len(done) == 1:
+                await asyncio.Event().wait()
+            return "paid"
+
+        await kernel.start_run(tenant=TENANT, run_id="r")
+        (pays,) = governed_functions(kernel.bind(run_id="r", tenant=TENANT))
+        first = asyncio.ensure_future(pays(to="bob"))
+        while not done:
+            await asyncio.sleep(0.01)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        for _ in range(2):
+            with pytest.raises(ToolExecutionFailedError, match="unknown outcome"):
+                await pays(to="bob")
+        assert done == ["bob"]
+        assert await pays(to="eve") == '"paid"', "another call is another step"
+
+
 @pytest.mark.parametrize("approved", [True, False], ids=["approved", "rejected"])
 @in_loop
 async def test_a_call_waits_for_people_and_goes_on(place: Place, approved: bool) -> None:

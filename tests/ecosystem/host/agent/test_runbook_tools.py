@@ -23,12 +23,17 @@ from gert.agent import (
     PostgresStore,
     SQLiteStore,
     ToolExecutionFailedError,
+    governed_functions,
     runbook_tool,
 )
 from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.background.launch import start_run
+from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.surfaces.cli.main import main
 from gert.errors import InputError, IntegrityError
 from gert.kernel.events.envelope import decode, format_timestamp
+from gert.kernel.foundation.canonical import canonical, sha256_hex
+from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.approval import Response
 from gert.testing import ScriptedModel, calls
 
@@ -196,6 +201,32 @@ async def test_an_approval_of_the_run_pauses_the_agent_and_the_same_run_continue
         assert (folder / "restarted").read_text() == "web-1\n"
 
 
+@pytest.mark.parametrize("approved", [True, False], ids=["approved", "rejected"])
+@in_loop
+async def test_a_governed_function_waits_for_the_approval_of_its_runbook(folder: Path, approved: bool) -> None:
+    async with kernel_of(folder, policies=["asks.policy.yaml"]) as kernel:
+        await kernel.start_run(tenant=TENANT, run_id="r")
+        bound = kernel.bind(run_id="r", tenant=TENANT)
+        (impatient,) = governed_functions(bound)
+        with pytest.raises(ApprovalRequiredError) as waiting:
+            await impatient(pod="web-1")
+        assert waiting.value.run_id is not None
+        other = TENANT.model_copy(update={"tenant_id": "other"})
+        with pytest.raises(GertError):
+            await kernel.wait_for_approval(
+                run_id=waiting.value.run_id, tenant=other, approval_key=waiting.value.approval_key, timeout_seconds=0
+            )
+        (patient,) = governed_functions(bound, wait_seconds=120)
+        calling = asyncio.ensure_future(patient(pod="web-1"))
+        await asyncio.sleep(0.5)
+        assert not calling.done()
+        await respond(kernel, approved=approved)
+        result = json.loads(await calling)
+        assert result["run_id"] == waiting.value.run_id
+        assert result["status"] == ("completed" if approved else "failed")
+        assert (folder / "restarted").exists() == approved
+
+
 @in_loop
 async def test_a_rejection_is_a_result_that_says_so(folder: Path) -> None:
     async with kernel_of(folder, policies=["asks.policy.yaml"]) as kernel:
@@ -299,6 +330,32 @@ async def test_two_agents_at_the_same_step_drive_one_run(folder: Path) -> None:
         assert results[0] == results[1]
         assert await run_ids(first) == [results[0]["run_id"]]
         assert (folder / "restarted").read_text() == "web-1\n"
+
+
+@in_loop
+async def test_a_run_that_others_started_under_the_id_of_a_call_is_not_its_result(folder: Path) -> None:
+    """A client of the MCP server names itself and its requests, and cannot choose the id; a program that writes can."""
+    (folder / "harmless.yaml").write_text(
+        "apiVersion: kernel/v0\nmeta: { name: restart-pod }\n"
+        "steps: [{ type: end, id: end, outcome: { category: resolved, code: restarted } }]\n"
+    )
+    async with kernel_of(folder) as kernel:
+        await kernel.start_run(tenant=TENANT, run_id="r")
+        request = sha256_hex(canonical(["r", "one"]))
+        options = RunOptions(
+            file=str(folder / "harmless.yaml"),
+            db=str(folder / "runs.db"),
+            principal=Principal("agent", TENANT.tenant_id, role="claimed"),
+        )
+        of_client = await start_run(options, request_id=request, caller=f"agent:{TENANT.tenant_id}")
+        forged = await start_run(options, request_id=request, caller=f"agent-call:{TENANT.tenant_id}")
+        while "run_complete" not in [each.type for each in await events(kernel, forged.run_id)]:
+            await asyncio.sleep(0.05)
+        pack = runbook_tool(str(folder / "restart.yaml"))
+        assert of_client.run_id != forged.run_id == pack.run_id_of(TENANT.tenant_id, "r", "one")
+        with pytest.raises(GertError, match="is not that of this call"):
+            await step(kernel, pod="web-1")
+        assert (await step(kernel, "two", pod="web-1"))["status"] == "completed"
 
 
 @in_loop

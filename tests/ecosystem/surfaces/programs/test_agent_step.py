@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -240,11 +241,22 @@ def _ticket(project: Project) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("answer", ["approve", "reject"])
-def test_the_step_waits_for_the_tickets_of_its_agent(project: Project, server: ModelServer, answer: str) -> None:
-    project.write("ops.policy.yaml", ASKS)
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        pytest.param(["--policy", "ops.policy.yaml"], "approve", id="a policy of the run, approved"),
+        pytest.param(["--policy", "ops.policy.yaml"], "reject", id="a policy of the run, rejected"),
+        pytest.param(["--config", "strict.yaml"], "approve", id="a policy and a group of settings of the run"),
+    ],
+)
+def test_the_step_waits_for_the_tickets_of_its_agent(
+    project: Project, server: ModelServer, words: list[str], answer: str
+) -> None:
+    asks = json.loads(json.dumps(ASKS).replace('["bob"]', '["group:ops"]')) if "--config" in words else ASKS
+    project.write("ops.policy.yaml", asks)
+    project.write("strict.yaml", {"policies": ["ops.policy.yaml"], "groups": {"ops": ["bob"]}})
     project.runbook(agent(server), tools=[])
-    gert = project.start("--policy", "ops.policy.yaml")
+    gert = project.start(*words)
     ticket = _ticket(project)
     assert project.noted() == ["web-1"]
     project.gert(answer, ticket, "--as", "bob", "--reason", "looked at it").ended(0)
@@ -454,3 +466,20 @@ def test_a_runner_of_the_same_name_elsewhere_gets_no_variable_of_gert(project: P
     }
     project.exec(**key).ended(0)
     assert completed(only(project).events(), "fix")["outputs"]["verdict"] == "GERT_PARENT_RUN_ID"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process refuse inspection")
+@pytest.mark.parametrize(
+    "variable", ["GERT_TRACE_SIGNING_KEY", "GERT_LEDGER"], ids=["a key", "an address with a password"]
+)
+def test_the_runner_for_agents_cannot_be_inspected_by_its_tools(variable: str) -> None:
+    """Its tools run as the same user, and could read the variables that it does not pass on from /proc."""
+    program = (
+        "from gert.ecosystem.process.own_process import is_closed\n"
+        "from gert.ecosystem.surfaces.programs import runners\n"
+        "runners.run = lambda *_, **__: print(is_closed())\n"
+        "runners.agent()\n"
+    )
+    environ = {**os.environ, variable: "postgresql://ann:secret@db/runs"}
+    said = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    assert said.stdout == "True\n"

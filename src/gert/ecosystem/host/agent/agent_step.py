@@ -78,6 +78,7 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     require_signed: bool = False
     by_agent: bool = False
     policies: list[str] = field(default_factory=list)
+    config: str | None = None
     secrets: list[str] = field(default_factory=list)
 
     @property
@@ -107,7 +108,7 @@ async def execute_agent(
     tenant = TenantContext(tenant_id=known.runbook, budget_usd_limit=said.budget_usd)
     async with AsyncExitStack() as held:
         store = _store(environ)
-        approvals = AgentApprovals.from_settings(known.folder, actor=known.actor)
+        approvals = AgentApprovals.from_settings(known.folder, config=known.config, actor=known.actor)
         kernel = await held.enter_async_context(
             ArtanaKernel(
                 store=store,
@@ -159,7 +160,7 @@ async def _until_answered(
             return await work()
         except ApprovalRequiredError as waiting:
             ticket = waiting.ticket_id or await _ticket_of(kernel, run_id, waiting.approval_key)
-            notify(f"agent run {run_id} waits for the ticket {ticket}: {waiting}")
+            notify(f"waits for: gert approve {ticket} (agent run {run_id}: {waiting})")
             async with approvals.listening(kernel.ledger, ticket):
                 while not await approvals.answered(kernel.ledger, ticket):
                     await asyncio.sleep(_LOOK)

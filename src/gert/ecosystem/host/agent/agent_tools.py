@@ -52,6 +52,10 @@ class Demands(Protocol):
         """Policy files that the run was started with."""
 
     @property
+    def config(self) -> str | None:
+        """Settings that the run was started with, beside those of the project."""
+
+    @property
     def actor(self) -> str:
         """The person who started the run."""
 
@@ -101,6 +105,7 @@ def packs_of(root: Root, tools: Sequence[Any], runbooks: Sequence[Any], run: Dem
             ToolPack(
                 root.find(name),
                 policies=run.policies,
+                config=run.config,
                 prefix=tool.prefix,
                 actions=tool.actions,
                 secrets=tool.secrets,
@@ -114,6 +119,7 @@ def packs_of(root: Root, tools: Sequence[Any], runbooks: Sequence[Any], run: Dem
                 root.find(runbook.file),
                 name=runbook.name,
                 policies=run.policies,
+                config=run.config,
                 outputs=runbook.outputs,
                 secrets=runbook.secrets,
                 require_signed=run.require_signed,

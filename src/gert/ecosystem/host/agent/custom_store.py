@@ -120,13 +120,15 @@ class StoreLedger:
         try:
             for row in batch.events:
                 event = event_from_line(row.line)
-                await self._store.append_event(
+                kept = await self._store.append_event(
                     run_id=event.run_id,
                     tenant_id=event.tenant_id,
                     event_type=event.event_type,
                     payload=event.payload,
                     parent_step_key=event.parent_step_key,
                 )
+                if kept.seq != row.seq:
+                    raise TraceError(f"event {row.seq} became event {kept.seq}: does another process append?")
         except BaseException as error:
             self._forget()
             name = type(self._store).__name__
@@ -208,16 +210,22 @@ class StoreLedger:
         if run_id in self._loaded:
             return
         for event in await self._store.get_events_for_run(run_id):
-            await self._import(event)
+            await self._import(run_id, event)
         self._loaded.add(run_id)
 
-    async def _import(self, event: KernelEvent) -> None:
+    async def _import(self, run_id: str, event: KernelEvent) -> None:
+        name = type(self._store).__name__
+        if event.run_id != run_id:
+            raise TraceError(f"`{name}` returned an event of run `{event.run_id}` for run `{run_id}`")
         payload = to_entry_payload(await with_request_seq(self._memory, event.run_id, event.payload))
         moment = format_timestamp(event.timestamp)
 
         def write(head: Head, _: str) -> Batch:
             if bool(head.count) == (event.event_type is EventType.RUN_STARTED):
-                raise TraceError(f"run `{event.run_id}` in `{type(self._store).__name__}` does not begin as a run does")
+                raise TraceError(f"run `{event.run_id}` in `{name}` does not begin as a run does")
+            if event.seq != head.count + 1:
+                # A call that is not there would be made again.
+                raise TraceError(f"`{name}` returned event {event.seq} of run `{run_id}` after event {head.count}")
             return build_batch(head, moment, event.tenant_id, (Entry(payload, event.parent_step_key),))
 
         if not isinstance(await self._memory.append(event.run_id, write), Written):

@@ -33,10 +33,16 @@ class Pack(Protocol):
         """What decides about calls, if the tools do not decide themselves."""
         ...
 
-    def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None) -> None:
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """The variables that hold secrets of the tools."""
+        ...
+
+    def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None, hidden: frozenset[str]) -> None:
         """Register the tools; those that a rule serializes take turns with `lock`.
 
         database: the ledger of the kernel's runs, where other processes can open it
+        hidden: the variables that hold secrets of any pack: a tool gets only those that it declares
         """
         ...
 
@@ -123,8 +129,9 @@ class ArtanaKernel(AgentKernel):
             prices=_cost_by(prices),
         )
         turns = asyncio.Lock()
+        hidden = frozenset[str]().union(*(pack.secret_variables for pack in packs))
         for pack in packs:
-            pack.register(tool_port, turns, getattr(store, "database", None))
+            pack.register(tool_port, turns, getattr(store, "database", None), hidden)
 
     async def close(self) -> None:
         """Refuse new calls, wait for open ones, stop the servers of packs, and close the store."""

@@ -13,9 +13,10 @@ from gert.ecosystem.host.config.ledger_location import Database, open_ledger
 from gert.ecosystem.host.redrive.resume import ResumeOptions
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.record.lease import is_driven
+from gert.ecosystem.process.environment import PARENT_RUN
 from gert.errors import ApprovalRequiredError, Busy, GertError, RunError
 from gert.kernel.events.envelope import decode
-from gert.kernel.events.runbook import RunComplete, StepComplete
+from gert.kernel.events.runbook import RunComplete, RunStart, StepComplete
 from gert.kernel.foundation.text import one_line
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Head
@@ -32,6 +33,8 @@ class RunbookRun:
 
     tool_name: the tool that calls it
     options: how it is started; its id is that of the request
+    environ: names the agent's run as the one that starts it
+    runbook: the name of the runbook
     outputs: outputs of steps that are part of the result, as `STEP.NAME`
     """
 
@@ -44,8 +47,10 @@ class RunbookRun:
         *,
         request_id: str,
         caller: str,
+        runbook: str,
         outputs: Sequence[str] = (),
     ) -> None:
+        self._link = environ.get(PARENT_RUN), runbook
         self.run_id = run_id_for(request_id, caller)
         self._tool_name = tool_name
         self._options = options
@@ -55,11 +60,23 @@ class RunbookRun:
         self._outputs = outputs
 
     async def exists(self) -> bool:
-        """Whether it was started."""
+        """Whether it was started; RunError if the run of its id is not one that this agent run started.
+
+        Its id can be computed, and chosen by another program that writes to the ledger.
+        """
         if isinstance(self._database, str) and not os.path.exists(self._database):
             return False
         async with self._ledger() as ledger:
-            return await ledger.head(self.run_id) is not None
+            lines = await ledger.lines(self.run_id, limit=1)
+        if not lines:
+            return False
+        started = decode(lines[0]).payload
+        if not isinstance(started, RunStart) or (started.parent_run_id, started.runbook) != self._link:
+            raise RunError(
+                f"run `{self.run_id}` is not that of this call of `{self._tool_name}`",
+                hint=f"see who started it: gert run show {self.run_id}",
+            )
+        return True
 
     async def start(self) -> None:
         """Start it; if another process did so meanwhile, nothing happens."""

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import reduce
 from operator import or_
@@ -59,6 +59,7 @@ class RunbookTool:
     name: the name of the tool (default: the name of the runbook)
     root: the folder that the runbook must lie in, also behind links
     policies: policy files and folders, in addition to those of the project and GERT_POLICY; the strictest verdict wins
+    config: settings beside those of the project
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
     outputs: outputs of steps that are part of the result, as `STEP.NAME`, beside the outcome
     require_signed: approvals need a signature, even if no policy requires one
@@ -74,6 +75,7 @@ class RunbookTool:
         name: str | None = None,
         root: str | None = None,
         policies: Sequence[str] = (),
+        config: str | None = None,
         secrets: Mapping[str, str] | None = None,
         outputs: Sequence[str] = (),
         require_signed: bool = False,
@@ -87,6 +89,7 @@ class RunbookTool:
         self._options = RunOptions(
             file=_below(root, file),
             policies=tuple(os.path.abspath(each) for each in policies),
+            config=os.path.abspath(config) if config is not None else None,
             actor=actor or user_name(),
             approvals="detach",
             require_signed=require_signed,
@@ -97,8 +100,12 @@ class RunbookTool:
         self._database: Database | None = prepared.database
         self._state = prepared.state
         self._runbook: Runbook = prepared.program.runbook
-        for each in set(hidden) - _used_variables(prepared):
-            self._environ.pop(each, None)
+        self.secret_variables = frozenset(
+            (*secret_names(prepared.program), *(secrets or {}).values(), *_bound(prepared))
+        )
+        """The variables that hold secrets of the runbook."""
+        self._used = _used_variables(prepared)
+        self._hide(hidden)
         self._version = _version(prepared)
         self._secrets = _secrets(prepared, dict(secrets or {}), self._environ)
         self._outputs = _checked_outputs(prepared, outputs)
@@ -116,8 +123,18 @@ class RunbookTool:
         self.middleware = _LinkingMiddleware(self)
         self._open: dict[str, RunbookRun] = {}
 
-    def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None = None) -> None:
-        """Register the tool; the kernel calls this. Runs that a rule serializes take turns with `lock`."""
+    def register(
+        self,
+        port: ToolPort,
+        lock: asyncio.Lock,
+        database: Database | None = None,
+        hidden: frozenset[str] = frozenset(),
+    ) -> None:
+        """Register the tool; the kernel calls this. Runs that a rule serializes take turns with `lock`.
+
+        hidden: the variables that hold secrets of other packs
+        """
+        self._hide(hidden)
         if not isinstance(port, LocalToolRegistry):
             raise UsageError("runbooks need a LocalToolRegistry", hint="leave `tool_port` out")
         own = ledger_of(self._state)
@@ -147,6 +164,10 @@ class RunbookTool:
             reconcile=reconcile,
             resumable=True,
         )
+
+    def _hide(self, variables: Iterable[str]) -> None:
+        for each in set(variables) - self._used - self.secret_variables:
+            self._environ.pop(each, None)
 
     async def close(self) -> None:
         """Runs have processes of their own, and continue."""
@@ -217,6 +238,7 @@ class RunbookTool:
             {**environ, PARENT_RUN: context.run_id, DEPTH: str(depth)},
             self._database or ledger_of(self._state),
             **_request(context.tenant_id, context.run_id, context.step_key or context.idempotency_key),
+            runbook=self._runbook.meta.name,
             outputs=self._outputs,
         )
 
@@ -289,6 +311,13 @@ def _used_variables(prepared: Prepared) -> set[str]:
     return bound | set(secret_names(prepared.program))
 
 
+def _bound(prepared: Prepared) -> Iterator[str]:
+    """The variables that secret inputs are bound to."""
+    for block in prepared.program.runbook.meta.inputs.values():
+        if block.parameter().secret and (block.from_ or "").startswith("env/"):
+            yield (block.from_ or "").removeprefix("env/")
+
+
 def _checked_outputs(prepared: Prepared, names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name.rpartition(".")[0] not in prepared.program.by_id:
@@ -310,7 +339,8 @@ def _version(prepared: Prepared) -> str:
 
 
 def _request(tenant_id: str, agent_run_id: str, key: str) -> dict[str, str]:
-    return {"request_id": sha256_hex(canonical([agent_run_id, key])), "caller": f"agent:{tenant_id}"}
+    # No principal is of this kind: a client that names itself as the tenant does not get the id of a call.
+    return {"request_id": sha256_hex(canonical([agent_run_id, key])), "caller": f"agent-call:{tenant_id}"}
 
 
 def _succeeded(found: dict[str, Any]) -> ToolExecutionResult:

@@ -14,6 +14,7 @@ from gert.ecosystem.host.agent.input_model import given_inputs, input_model
 from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.machine.platform import machine_id
 from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.llm.provider import API_KEY_ENV
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.world.callers import Callers
@@ -36,6 +37,7 @@ from gert.kernel.engine.inputs import ResolvedInputs, binding_refusal
 from gert.kernel.engine.outputs import check_outputs
 from gert.kernel.engine.plan import expected_outputs, seconds_for
 from gert.kernel.engine.requests import CallTool, Subject, ToolAnswer
+from gert.kernel.engine.run import secret_names
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import secret_ref
@@ -47,6 +49,9 @@ from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 if TYPE_CHECKING:
     from gert.ecosystem.host.agent.skill_calls import SkillCalls
 
+_MODEL_KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_SHORTEST_KEY: Final = 16
+"""A shorter one is a word such as `test`, which would be masked everywhere."""
 _MOST_OPEN: Final = 16
 """Runs whose servers are kept between calls."""
 _NOT_DONE: Final = frozenset(
@@ -59,11 +64,13 @@ class ToolPack:
     """The actions of one tool file, as tools of a kernel: pass it to `ArtanaKernel(packs=[…])`.
 
     policies: policy files and folders, in addition to those of the project and GERT_POLICY; the strictest verdict wins
+    config: settings beside those of the project
     prefix: the beginning of the tools' names (default: the tool's name and `_`)
     actions: the actions to offer (default: all)
     secrets: the environment variable that each secret input is read from, by input; models never give or see them
     demands: what approvals must satisfy beyond the policies
-    hidden: further variables that hold secrets: masked, and kept from the tool unless it declares them
+    hidden: further variables that hold secrets: masked, and kept from the tool unless it declares them, as are the keys
+        of models and the secrets of other packs of the kernel
     """
 
     def __init__(
@@ -71,6 +78,7 @@ class ToolPack:
         file: str,
         *,
         policies: Sequence[str] = (),
+        config: str | None = None,
         prefix: str | None = None,
         actions: Sequence[str] | None = None,
         secrets: Mapping[str, str] | None = None,
@@ -79,7 +87,10 @@ class ToolPack:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._prepared = _prepared(file, policies, dict(secrets or {}), hidden, environ)
+        self._prepared = _prepared(
+            RunOptions(file=file, policies=tuple(policies), config=config), dict(secrets or {}), environ
+        )
+        self._prepared.hidden = frozenset((*_model_keys(environ), *hidden))
         self._inputs = secret_inputs(self._prepared, dict(secrets or {}), environ)
         self._redactor = self._prepared.redactor(self._inputs)
         ((_, lookup),) = self._prepared.program.lookups.items()
@@ -91,6 +102,8 @@ class ToolPack:
         start = prefix if prefix is not None else f"{self._tool.meta.name}_"
         self._actions = {f"{start}{name}".replace(".", "_"): name for name in self._chosen(actions)}
         self._skills = self._skill_calls()
+        self.secret_variables = frozenset((*secret_names(self._prepared.program), *(secrets or {}).values()))
+        """The variables that hold secrets of these tools."""
         self.contracts = {name: self._contract(action) for name, action in self._actions.items()}
         """The contract of each tool."""
         self.decisions: dict[str, Decision] = {
@@ -99,12 +112,24 @@ class ToolPack:
         """What the policies say about each tool."""
         self.middleware = PolicyFileMiddleware(self.decisions, self._prepared.groups, self._place)
 
-    def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None = None) -> None:
-        """Register the tools; the kernel calls this. Tools that a rule serializes take turns with `lock`."""
+    def register(
+        self,
+        port: ToolPort,
+        lock: asyncio.Lock,
+        database: Database | None = None,
+        hidden: frozenset[str] = frozenset(),
+    ) -> None:
+        """Register the tools; the kernel calls this. Tools that a rule serializes take turns with `lock`.
+
+        hidden: the variables that hold secrets of other packs
+        """
         if not isinstance(port, LocalToolRegistry):
             raise UsageError("tool packs need a LocalToolRegistry", hint="leave `tool_port` out")
         # Executions of skills are recorded in the ledger of the agent.
         self._prepared.database = self._prepared.database or database
+        self._prepared.hidden |= hidden
+        self._redactor = self._prepared.redactor(self._inputs)
+        self._calls = _RunCallers(self._prepared, self._inputs, self._redactor)
         self._skills = self._skill_calls()
         for name, action in self._actions.items():
             self._register(port, name, action, lock if self.decisions[name].serialize else None)
@@ -278,18 +303,21 @@ class _Use:
         self._owner.give_back(self._run_id)
 
 
-def _prepared(
-    file: str, policies: Sequence[str], secrets: Mapping[str, str], hidden: Sequence[str], environ: Mapping[str, str]
-) -> Prepared:
+def _model_keys(environ: Mapping[str, str]) -> list[str]:
+    """The variables that hold keys of models."""
+    names = (*_MODEL_KEYS, environ.get(API_KEY_ENV, ""))
+    return [name for name in names if len(environ.get(name, "")) >= _SHORTEST_KEY]
+
+
+def _prepared(options: RunOptions, secrets: Mapping[str, str], environ: Mapping[str, str]) -> Prepared:
     """Prepare the calls of a tool as those of a runbook that has only this tool: the same settings, floor and rules."""
-    path = os.path.abspath(file)
+    path = os.path.abspath(options.file)
     if not os.path.isfile(path):
-        raise UsageError(f"there is no file `{file}`")
+        raise UsageError(f"there is no file `{options.file}`")
     runbook = {
         "apiVersion": "kernel/v0",
         "meta": {
             "name": "tool-pack",
-            "secrets": [{"env": name, "required": False} for name in hidden],
             "inputs": {
                 name: {"type": "string", "secret": True, "required": False, "from": f"env/{variable}"}
                 for name, variable in secrets.items()
@@ -300,7 +328,7 @@ def _prepared(
     }
     beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.pack.yaml")
     workspace = Workspace(stored={beside: msgspec.json.encode(runbook)})
-    return Prepared(RunOptions(file=beside, policies=tuple(policies)), environ, workspace)
+    return Prepared(msgspec.structs.replace(options, file=beside), environ, workspace)
 
 
 def secret_inputs(prepared: Prepared, secrets: Mapping[str, str], environ: Mapping[str, str]) -> ResolvedInputs:

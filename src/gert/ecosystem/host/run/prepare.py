@@ -76,6 +76,8 @@ class Prepared:
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
         self.actor = options.actor or (options.principal.id if options.principal is not None else user_name())
+        self.hidden: frozenset[str] = frozenset()
+        """Further variables that hold secrets: masked, and kept from tools that do not declare them."""
         self.approval_key = secrets.token_hex(32)
         """The key of a new run; a run that is resumed has its own."""
         if not is_plain(self.actor):
@@ -162,7 +164,7 @@ class Prepared:
             ours += self.database.passwords
         if inputs.secrets:
             ours.append(self.approval_key)
-        held = (self.environ.get(name, "") for name in secret_names(self.program))
+        held = (self.environ.get(name, "") for name in (*secret_names(self.program), *sorted(self.hidden)))
         declared = [part for value in held for part in credentials_of(value)]
         known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
         # Output is decoded as UTF-8 in any case: a secret that is not UTF-8 is also searched in its decoded form.

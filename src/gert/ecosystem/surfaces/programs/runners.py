@@ -37,6 +37,10 @@ def judge_llm() -> None:
 
 def agent() -> None:
     """Be `gert-ext-agent`: a durable agent works on a step."""
+    from gert.ecosystem.host.config.machine.process_setup import set_up_process
+
+    # It has gert's keys, and its tools are processes of the same user.
+    set_up_process(os.environ)
     from gert.ecosystem.host.agent.agent_step import call_of, execute_agent
 
     async def execute(step: Step) -> dict[str, Any]:

@@ -12,8 +12,13 @@ from gert.kernel.agent.safety.config import IntentPlanRecord
 from gert.kernel.agent.safety.records import INTENT_PLAN, POLICY_DECISION, ApprovalRecord
 from gert.kernel.agent.types.api import TenantContext
 from gert.kernel.events.agent import RunSummary
+from gert.kernel.events.envelope import decode
+from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.foundation.principal import Principal
+from gert.kernel.governance.approval_rules import tally
 from gert.kernel.ledger.agent_approvals import APPROVAL
+from gert.kernel.ledger.approval_events import decided
 from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import TicketRow
 
@@ -99,12 +104,28 @@ class PolicyRecords:
 
     async def _status(self, run_id: str, tenant: TenantContext, key: str) -> tuple[ApprovalStatus, str | None]:
         """Take received responses; return the status of a ticket, and its id while it is open."""
+        if await self._is_runbook_of(run_id, tenant):
+            return await self._runbook_status(run_id, key)
         found = await self._approvals.take(run_id, tenant.tenant_id, key)
         head = await self._log.head(run_id, tenant)
         ticket = head.agent.tickets.get(key) if head.agent is not None else None
         if ticket is not None:
             return "pending", ticket.ticket_id
         return ("none" if found is None else "approved" if found.record.approved else "rejected"), None
+
+    async def _is_runbook_of(self, run_id: str, tenant: TenantContext) -> bool:
+        """Whether this is the run of a runbook that an agent of the tenant started."""
+        lines = await self._log.ledger.lines(run_id, limit=1)
+        started = decode(lines[0]).payload if lines else None
+        return isinstance(started, RunStart) and started.principal == Principal("agent", tenant.tenant_id)
+
+    async def _runbook_status(self, run_id: str, ticket_id: str) -> tuple[ApprovalStatus, str | None]:
+        """How a ticket of a runbook's run stands, with the responses that the run takes when it is resumed."""
+        state = await self._approvals.port.look(self._log.ledger, run_id, ticket_id)
+        ending = decided(tally(state.ticket, (*state.counted, *state.received)), expired=state.is_over)
+        if ending is None:
+            return "pending", ticket_id
+        return ("approved" if ending[0] == "approved" else "rejected"), None
 
     async def _next_message(self, run_id: str, seconds: float) -> None:
         ledger, last = self._log.ledger, 0

@@ -5,8 +5,9 @@ decided, approved, recorded and replayed as any tool step.
 """
 
 import inspect
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -41,7 +42,8 @@ def governed_functions(
 
     A call that policy, an approver or the tool refuses returns `{"error": …}`, which the model reads. A call whose
     outcome is unknown raises. The n-th call of a tool with equal arguments is one step of the run: in a process that
-    resumes the run, it returns what is on record.
+    resumes the run, it returns what is on record. A call that raised, or was cancelled, is the same step when it is
+    made again.
 
     tools: names of tools (default: all that the tenant may use)
     wait_seconds: how long a call waits for its approval, before it raises ApprovalRequiredError
@@ -60,25 +62,41 @@ class _Calls:
     def __init__(self, run: BoundRun, wait_seconds: float) -> None:
         self._run, self._wait = run, wait_seconds
         self._round = ToolRound(run.kernel, run.tenant)
-        self._counts: Counter[str] = Counter()
+        self._places: defaultdict[str, set[int]] = defaultdict(set)
 
     async def call(self, tool_name: str, arguments: dict[str, Any]) -> str:
         """Call a tool and return the text for the model."""
         given = canonical_json_dumps(to_jsonable_python(arguments))
         prefix = f"call_{sha256_hex(canonical_json_dumps([tool_name, given]).encode())[:_DIGITS]}"
-        self._counts[prefix] += 1
-        place, call = self._counts[prefix], ToolCall(tool_name=tool_name, arguments_json=given)
+        taken = self._places[prefix]
+        place = next(number for number in count(1) if number not in taken)
+        taken.add(place)
+        try:
+            return await self._step(prefix, place, ToolCall(tool_name=tool_name, arguments_json=given))
+        except BaseException:
+            # The model was told nothing. An equal call is the same step: it waits on, or its outcome is unknown.
+            taken.discard(place)
+            raise
+
+    async def _step(self, prefix: str, place: int, call: ToolCall) -> str:
         run = self._run
         while True:
             try:
                 [reply] = await self._round.run(run.run_id, prefix, (call,), first=place)
                 return reply.text
             except ApprovalRequiredError as error:
-                decided = await run.kernel.wait_for_approval(
-                    run_id=run.run_id, tenant=run.tenant, approval_key=error.approval_key, timeout_seconds=self._wait
-                )
-                if decided not in ("approved", "rejected"):
+                if not await self._is_decided(error):
                     raise
+
+    async def _is_decided(self, error: ApprovalRequiredError) -> bool:
+        """Wait for people; the call may wait in the run of a runbook or a sub-agent, perhaps in another ledger."""
+        kernel, run_id = self._run.kernel, error.run_id or self._run.run_id
+        if await kernel.ledger.head(run_id) is None:
+            return False
+        decided = await kernel.wait_for_approval(
+            run_id=run_id, tenant=self._run.tenant, approval_key=error.approval_key, timeout_seconds=self._wait
+        )
+        return decided in ("approved", "rejected")
 
 
 def _function(calls: _Calls, tool: ToolDefinition) -> GovernedFunction:

@@ -189,6 +189,7 @@ async def _ask_people(review: Review, office: Office, gate: ApprovalGatePolicy) 
         message=f"`{call.tool_name}` needs an approval before it is called",
         fingerprint=call.fingerprint,
         arguments_json=call.arguments_json,
+        run_id=call.run_id,
     )
     if found is None:
         return Denial(HUMAN, error, reason, also=await approvals.opening(gated))

@@ -26,6 +26,7 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 from gert.kernel.ledger.build_batch import check_writable
 from gert.kernel.ledger.record import Call
+from gert.kernel.ledger.spending import UNREADABLE_USAGE
 
 CAPABILITY_DECISION = "capability_decision"
 LONGEST_MESSAGE = 2000
@@ -154,14 +155,18 @@ def capability_decision(step: ModelStep[OutputT], prepared: PreparedStep) -> Run
 def failed(model: str, seq: int, error: BaseException, elapsed: float, usage: ModelUsage | None) -> ModelFailed:
     """Build the event of a failed model call, with its cost.
 
-    usage: the usage of an answer that arrived; otherwise the error may carry it
+    usage: the usage of an answer that arrived; otherwise the error may carry it. One that is no amount says nothing of
+        the cost: what was reserved stays counted
     """
-    paid = _paid(usage) or _paid(getattr(error, "usage", None)) or ModelUsage(0, 0, 0.0)
+    given = usage if usage is not None else getattr(error, "usage", None)
+    paid = _paid(given)
+    category = str(getattr(error, "category", "") or "") if paid or given is None else UNREADABLE_USAGE
+    paid = paid or ModelUsage(0, 0, 0.0)
     return ModelFailed(
         request_seq=seq,
         model=model,
         reason=_reason(error),
-        category=str(getattr(error, "category", "") or ""),
+        category=category,
         error_type=type(error).__name__,
         message=error_text(error, LONGEST_MESSAGE),
         status=getattr(error, "status", None),

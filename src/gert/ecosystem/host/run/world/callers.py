@@ -132,6 +132,7 @@ def _facts(prepared: Prepared, started: RunStart | None) -> dict[str, Any]:
         "require_signed": started.require_signed or isinstance(prepared.database, Dsn),
         "by_agent": started.principal is not None,
         "policies": [os.path.abspath(each) for each in prepared.options.policies],
+        "config": os.path.abspath(prepared.options.config) if prepared.options.config is not None else None,
     }
 
 
@@ -155,7 +156,8 @@ def _secret_variables(program: Program, inputs: ResolvedInputs) -> Iterator[str]
 
 
 def own_variables(prepared: Prepared) -> Iterator[str]:
-    """Variables that tools do not get: the address of the ledger, secrets of notices, credentials of providers."""
+    """Variables that tools do not get: the address of the ledger, secrets of notices and others, keys of providers."""
+    yield from prepared.hidden
     yield from secret_variables(prepared.program.runbook.meta, prepared.settings)
     if isinstance(prepared.database, Dsn) and prepared.database.variable is not None:
         yield prepared.database.variable

@@ -33,6 +33,8 @@ _STATUS: Final[Mapping[str, tuple[str, str]]] = {
     "woke": (style.AGAIN, style.LIVELY),
     "slept, completed": (style.DONE, style.GOOD),
     "stage": (style.WENT, style.LIVELY),
+    "of runbook": (style.WENT, style.LIVELY),
+    "has this as step": (style.WENT, style.LIVELY),
     "": (style.NOTED, style.QUIET),
 }
 _BAD: Final = (style.FAILED, style.BAD)

@@ -167,6 +167,8 @@ def commands(entry: Entry) -> Iterator[str]:
     """The commands to run next."""
     where = entry.place.words
     if entry.kind == "agent":
+        tickets = entry.head.agent.tickets.values() if entry.head.agent is not None else ()
+        yield from (f"gert approve {each.ticket_id}{where}" for each in tickets)
         if entry.status in ("active", "paused"):
             yield f"gert run tail {entry.run_id} --follow{where}"
         yield f"gert run verify-ledger {entry.run_id}{where}"
