@@ -15,7 +15,7 @@ from gert.ecosystem.host.operations.validation import validation_of
 from gert.ecosystem.host.policy.explain_runbook import ExplainedStep, explain_file
 from gert.ecosystem.host.scenarios.folders import find_scenarios
 from gert.ecosystem.host.scenarios.suite import SuiteOptions, Tested, groups_of, report_of, run_groups
-from gert.ecosystem.host.shapes import (
+from gert.ecosystem.host.shapes.documents import (
     ExplainedRunbook,
     ExplainedStepDocument,
     RunbookPage,

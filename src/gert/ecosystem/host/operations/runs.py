@@ -21,7 +21,7 @@ from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, merged
 from gert.ecosystem.host.scenarios.folders import scenarios_of
-from gert.ecosystem.host.shapes import OutputLine, RunDocument, RunLogPage
+from gert.ecosystem.host.shapes.runs import OutputLine, RunDocument, RunLogPage
 from gert.errors import Busy, InDoubt, InputError, OutputsMissing, TraceError, UsageError
 from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.foundation.text import one_line

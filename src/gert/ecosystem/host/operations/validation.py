@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from gert.ecosystem.host.config.workspace import Checked
-from gert.ecosystem.host.shapes import CheckedFile, Validation
+from gert.ecosystem.host.shapes.documents import CheckedFile, Validation
 from gert.kernel.runbook.finding import Severity
 
 
