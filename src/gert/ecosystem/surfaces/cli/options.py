@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -25,11 +25,22 @@ _DSN = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
+class LedgerChoice(NamedTuple):
+    """The options that choose a ledger."""
+
+    state_dir: str | None
+    db: str | None
+    dsn: str | None
+
+
 def ledger_options(command: _Command) -> _Command:
-    """Add the options that choose a ledger."""
-    for option in (_JSON, _DSN, _DB, _STATE):
-        command = option(command)
-    return command
+    """Add the options that choose a ledger; the command gets them as `ledger`."""
+
+    @wraps(command)
+    def chosen(state_dir: str | None, db: str | None, dsn: str | None, **rest: Any) -> Any:
+        return command(ledger=LedgerChoice(state_dir, db, dsn), **rest)
+
+    return cast("_Command", _STATE(_DB(_DSN(_JSON(chosen)))))
 
 
 _RUN = click.option("--run", "run_option", metavar="RUN", help="Run, in place of the argument.")

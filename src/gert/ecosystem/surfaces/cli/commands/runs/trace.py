@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 import click
+import msgspec
 
 from gert.ecosystem.host.config.dsn import read_dsn
 from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.config.project_root import project_root
 from gert.ecosystem.host.config.state_dir import state_dir as state_directory
 from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
-from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
+from gert.ecosystem.host.shapes.reports import VerifiedTrace
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_json_line, print_line
 from gert.errors import UsageError
 from gert.kernel.events.chain import ChainReport
 from gert.kernel.events.envelope import Envelope
-from gert.kernel.events.trace_seal import Check, SealReport
+from gert.kernel.events.trace_seal import SealReport
 from gert.kernel.foundation.text import printable
 
 MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("-", "yellow")}
@@ -175,18 +177,11 @@ class _Readable:
 
 
 def _print_json(events: _Readable) -> None:
-    import json
-
-    import msgspec
-
     for event in events:
         try:
-            # As ASCII: a terminal must not act on what a tool printed.
-            line = json.dumps(msgspec.to_builtins(event), separators=(",", ":"))
+            print_json_line(msgspec.to_builtins(event))
         except RecursionError:
             print_error(f"event {event.seq}: it is nested too deep to be shown")
-        else:
-            print_line(line)
 
 
 def _write_new(path: str, chunks: Iterator[bytes]) -> None:
@@ -226,7 +221,7 @@ def _print_breaks(report: ChainReport) -> None:
         print_line(f"  and {plural(report.break_count - MOST_SHOWN, 'more break')}")
 
 
-def _report(trace: Trace, report: ChainReport, seal: SealReport) -> dict[str, Any]:
+def _report(trace: Trace, report: ChainReport, seal: SealReport) -> VerifiedTrace:
     return {
         "valid": seal.holds,
         "proven": seal.proven,
@@ -239,11 +234,7 @@ def _report(trace: Trace, report: ChainReport, seal: SealReport) -> dict[str, An
         "sealed": seal.sealed,
         "after_seal": seal.after_seal,
         "torn": report.torn,
-        "breaks": [{"line": each.line, "kind": each.kind, "message": each.message} for each in report.breaks],
+        "breaks": msgspec.to_builtins(report.breaks),
         "break_count": report.break_count,
-        "checks": [_check(each) for each in seal.checks],
+        "checks": msgspec.to_builtins(seal.checks),
     }
-
-
-def _check(check: Check) -> dict[str, Any]:
-    return {"number": check.number, "name": check.name, "passed": check.passed, "reason": check.reason}

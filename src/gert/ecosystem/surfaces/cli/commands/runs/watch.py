@@ -1,7 +1,6 @@
 """`gert watch`: run a runbook at an interval, one line per run."""
 
 import asyncio
-import json
 import sys
 from datetime import timedelta
 from typing import Any, Final
@@ -9,9 +8,10 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.variables import given_values
+from gert.ecosystem.host.run.observer import SilentObserver
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.watch import Round, Watch, WatchOptions
-from gert.ecosystem.surfaces.cli.render.output import print_line
+from gert.ecosystem.surfaces.cli.render.output import print_json_line, print_line
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, LONGEST_NAME, clip, elapsed
 from gert.errors import Exit, InputError, UsageError
 from gert.kernel.events.envelope import Envelope
@@ -152,11 +152,11 @@ class _JsonLines(_Lines):
             **done.executed.as_json(),
             "stopping": done.stopping,
         }
-        print_line(json.dumps(said))
+        print_json_line(said)
         sys.stdout.flush()
 
 
-class _Unsent:
+class _Unsent(SilentObserver):
     """Collects webhooks that were not delivered; everything else of a run is in its trace."""
 
     def __init__(self) -> None:
@@ -172,18 +172,6 @@ class _Unsent:
         lines, self._lines = self._lines, []
         for line in lines:
             click.echo(f"{click.style('warning:', fg=DOUBTFUL)} webhook not delivered to {line}", err=True)
-
-    def printed(self, path: str, stream: str, text: str) -> None:
-        """Ignore the output of tools."""
-
-    def pause(self) -> None:
-        """Do nothing."""
-
-    def unpause(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def _result(executed: Executed) -> tuple[str, str, str]:
