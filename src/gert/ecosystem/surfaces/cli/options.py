@@ -88,6 +88,14 @@ def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> 
         yield runs
 
 
+def seconds_of(option: str, text: str) -> float:
+    """The seconds of a duration that an option has."""
+    try:
+        return parse_duration(text).total_seconds()
+    except InputError as problem:
+        raise UsageError(f"`{option}`: {problem.message}", hint=problem.hint) from None
+
+
 def parse_since(text: str, now: datetime) -> datetime:
     """Parse a duration before now, or an ISO 8601 time (UTC unless it has a zone)."""
     try:

@@ -309,7 +309,7 @@ RESULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "exec": (*_RUN, runs.StartedRun),
     "watch": (runs.WatchedRun,),
     "resume": _RUN,
-    "rerun": (*_RUN, runs.StartedRun),
+    "rerun": _RUN,
     "run list": (list[runs.RunRow],),
     "run show": (runs.ShownRunbookRun, ShownAgentRun, runs.ShownExecution),
     "run tail": _EVENT,

@@ -98,7 +98,7 @@ class TestNew:
         assert "gert tool try pods get_pods --input namespace=VALUE" in ran.out
         project.gert("validate", "tools").ended(0)
         [shown] = project.gert("tool", "show", "pods", "--json").said["actions"]
-        assert shown["risk"] == "critical"
+        assert shown["risk_level"] == "critical"
         assert shown["contract"]["effects"] == ["unknown"]
         # Until it was reviewed, a strict check of the project does not pass.
         project.gert("validate", "tools", "--strict").ended(1)
@@ -224,7 +224,7 @@ class TestTry:
         assert (said["stdout"].strip(), said["stderr"].strip(), said["exit_code"]) == ("3", "warned", 0)
         assert said["outputs"] == {"count": 3}
         assert said["contract_holds"] is True
-        assert words.gert("run", "show", said["run_id"], "--json").said["runbook"] == "try-words-count"
+        assert words.gert("run", "show", said["run_id"], "--json").said["runbook_name"] == "try-words-count"
 
     def test_a_broken_contract_is_a_failed_check(self, words: Project) -> None:
         wrong = words.gert("tool", "try", "words", "wrong", "--json").ended(3)

@@ -3,7 +3,8 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
 
 import click
 import msgspec
@@ -40,7 +41,16 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _takes_trace(command: _Command) -> _Command:
-    """The three ways to name a trace, the same for every subcommand."""
+    """The three ways to name a trace, the same for every subcommand, which gets the trace."""
+
+    @wraps(command)
+    def opened(
+        file: str | None, run_id: str | None, state_dir: str | None, db: str | None, dsn: str | None, **rest: Any
+    ) -> Any:
+        address = read_dsn(dsn, os.environ) if dsn is not None else None
+        folder = state_directory(state_dir, project_root(os.getcwd()), os.environ)
+        return command(trace=open_trace(file, db, run_id, address, folder), **rest)
+
     for option in (
         click.option("--run", "run_id", metavar="RUN", help="Run to read, instead of the argument."),
         click.option("--dsn", metavar="DSN", help="Read the run from this Postgres ledger; env:NAME for a variable."),
@@ -48,8 +58,8 @@ def _takes_trace(command: _Command) -> _Command:
         click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
         click.argument("file", required=False, metavar="[FILE|RUN]"),
     ):
-        command = option(command)
-    return command
+        opened = option(opened)
+    return cast("_Command", opened)
 
 
 @click.group(epilog="Example: gert trace verify run.jsonl --key-id prod-2026")
@@ -67,23 +77,12 @@ def command() -> None:
 @click.option("--require-signature", is_flag=True, help="Require a signature by any key that is set.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only the checks that fail.")
-def verify(
-    file: str | None,
-    db: str | None,
-    dsn: str | None,
-    state_dir: str | None,
-    run_id: str | None,
-    key_id: str | None,
-    require_signature: bool,
-    as_json: bool,
-    quiet: bool,
-) -> int:
+def verify(trace: Trace, key_id: str | None, require_signature: bool, as_json: bool, quiet: bool) -> int:
     """Verify that a trace is complete, unchanged, and sealed by a key you trust.
 
     Keys come from the environment: GERT_TRACE_KEY_<ID>, then GERT_TRACE_SIGNING_KEY. Where one is set, a trace
     without a signature is invalid.
     """
-    trace = _trace(file, run_id, state_dir, db, dsn)
     keys = verification_keys(os.environ, key_id)
     report, seal = verify_trace(trace, keys, key_id=key_id, require_signature=require_signature)
     if as_json:
@@ -100,20 +99,12 @@ def verify(
 @_takes_trace
 @click.option("--verbose", "-v", is_flag=True, help="Show each event in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event and line.")
-def show(
-    file: str | None,
-    db: str | None,
-    dsn: str | None,
-    state_dir: str | None,
-    run_id: str | None,
-    verbose: bool,
-    as_json: bool,
-) -> int:
+def show(trace: Trace, verbose: bool, as_json: bool) -> int:
     """Show the events of a run.
 
     Nothing is verified. Lines that cannot be read are reported, and the others are shown.
     """
-    readable = _Readable(_trace(file, run_id, state_dir, db, dsn))
+    readable = _Readable(trace)
     if as_json:
         _print_json(readable)
     else:
@@ -126,16 +117,9 @@ def show(
 @command.command(epilog="Example: gert trace export last --output run.jsonl")
 @_takes_trace
 @click.option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")
-def export(
-    file: str | None,
-    db: str | None,
-    dsn: str | None,
-    state_dir: str | None,
-    run_id: str | None,
-    output: str | None,
-) -> int:
+def export(trace: Trace, output: str | None) -> int:
     """Export the JSONL of a run, byte for byte as recorded."""
-    write_out(_trace(file, run_id, state_dir, db, dsn).chunks(), output)
+    write_out(trace.chunks(), output)
     return 0
 
 
@@ -146,11 +130,6 @@ def write_out(chunks: Iterator[bytes], output: str | None) -> None:
     elif sys.stdout is not None:
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)
-
-
-def _trace(file: str | None, run_id: str | None, state_dir: str | None, db: str | None, dsn: str | None) -> Trace:
-    address = read_dsn(dsn, os.environ) if dsn is not None else None
-    return open_trace(file, db, run_id, address, state_directory(state_dir, project_root(os.getcwd()), os.environ))
 
 
 class _Readable:
