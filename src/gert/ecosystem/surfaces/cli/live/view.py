@@ -1,14 +1,12 @@
 """Choosing the view of a run: live on a capable terminal, plain lines elsewhere, none with --quiet."""
 
-import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TextIO, TypeVar
+from collections.abc import Callable
+from typing import TextIO
 
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 
-_Result = TypeVar("_Result")
 _DUMB = ("", "dumb", "unknown")
 
 
@@ -21,17 +19,6 @@ def make_view(*, stream: TextIO, verbose: bool, quiet: bool) -> Observer | None:
     return _live(stream, verbose) or PlainView(
         writer(stream), verbose=verbose, colour=not os.environ.get("NO_COLOR") and not _is_dumb()
     )
-
-
-def drive(run: Coroutine[Any, Any, _Result], observers: Iterable[Observer]) -> _Result:
-    """Drive a run to its end, and close what shows it."""
-    try:
-        return asyncio.run(run)
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    finally:
-        for observer in observers:
-            observer.close()
 
 
 def writer(stream: TextIO) -> Callable[[str], None]:

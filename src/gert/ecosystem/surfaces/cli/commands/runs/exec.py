@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TextIO
 
 import click
@@ -15,7 +15,7 @@ from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
-from gert.ecosystem.surfaces.cli.live.view import drive, make_view, writer
+from gert.ecosystem.surfaces.cli.live.view import make_view, writer
 from gert.ecosystem.surfaces.cli.options import seconds_of
 from gert.ecosystem.surfaces.cli.render.dry_run_view import DryRunView
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
@@ -150,6 +150,17 @@ def _execute(
         observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
         begin = rehearsal.begin
     return drive(execute(options, observers=observers, on_start=_starting(begin)), observers)
+
+
+def drive(run: Coroutine[Any, Any, Executed], observers: Iterable[Observer]) -> Executed:
+    """Drive a run to its end, and close what shows it."""
+    try:
+        return asyncio.run(run)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for observer in observers:
+            observer.close()
 
 
 def _starting(begin: Callable[[Program, list[str]], None] | None) -> Callable[[Setup], None]:

@@ -10,8 +10,8 @@ import click
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed
-from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor
-from gert.ecosystem.surfaces.cli.live.view import drive, make_view
+from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor, drive
+from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.render.result import show
 from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 

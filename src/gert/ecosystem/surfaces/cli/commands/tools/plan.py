@@ -16,9 +16,9 @@ from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.runner.approve import Approval, approval_of
 from gert.ecosystem.host.runner.create import CreatedPlan, create_plan, new_order, verify_plan
 from gert.ecosystem.host.runner.plan_files import authorization_file, load_authorization, load_plan
-from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor
+from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor, drive
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import ledger_options, open_project
-from gert.ecosystem.surfaces.cli.live.view import drive, make_view
+from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.options import seconds_of
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.result import show as show_result
