@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gert.ecosystem.surfaces.cli.render.result_schema import result_schema
+from gert.ecosystem.surfaces.cli.results import result_schema
 from gert.ecosystem.surfaces.serve.service import reference
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 from gert.kernel.runbook.validate.catalogue import PHASES, RULES

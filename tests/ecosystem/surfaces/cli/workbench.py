@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.ecosystem.surfaces.cli.json_results import fits
+
 GERT = [sys.executable, "-m", "gert"]
 ZYGOTE = Path(__file__).with_name("zygote.py")
 PATIENCE = 30.0
@@ -276,6 +278,7 @@ class Project:
             timeout=PATIENCE,
             check=False,
         )
+        fits([str(word) for word in words], ended.stdout.decode())
         return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
     def exec(self, *words: str | Path, stdin: str | bytes | None = None, **environ: str) -> Ran:
@@ -335,6 +338,8 @@ def called(folder: Path, words: list[str], environ: dict[str, str], stdin: bytes
         process.stdin.flush()
         code = int(process.stdout.readline())
         assert code != -signal.SIGALRM, f"{words} took too long"
+        if code >= 0:  # what was killed may have printed half of it
+            fits(words, out.read_text())
         return Ran(code, out.read_text(), err.read_text())
 
 

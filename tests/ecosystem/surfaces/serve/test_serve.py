@@ -10,12 +10,18 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from tests.ecosystem.surfaces.mcp.conftest import LONG, QUICK, TOOL, WRITES
 
 from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
 from gert.ecosystem.surfaces.serve.messages import NOTIFICATIONS
 from gert.ecosystem.surfaces.serve.service import MOST_CALLS, OWN, reference
+
+
+def fits(schema: dict[str, Any], said: Any) -> None:
+    """Whatever arrives has the shape of the reference, and no other keys."""
+    jsonschema_rs.validator_for(schema).validate(said)
 
 
 class Editor:
@@ -49,9 +55,12 @@ class Editor:
 
     def next(self) -> dict[str, Any]:
         try:
-            return self._arrived.get(timeout=60)
+            message = self._arrived.get(timeout=60)
         except Empty:
             raise AssertionError("no message within a minute") from None
+        if message.get("method") in NOTIFICATIONS:
+            fits(reference()["notifications"][message["method"]]["params"], message["params"])
+        return message
 
     def answer(self, number: int | None) -> dict[str, Any]:
         while True:
@@ -63,6 +72,7 @@ class Editor:
     def call(self, method: str, **params: Any) -> Any:
         answer = self.answer(self.begin(method, **params))
         assert "result" in answer, answer
+        fits(reference()["methods"][method]["result"], answer["result"])
         return answer["result"]
 
     def fault(self, method: str, **params: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gert.ecosystem.approvals.tickets import Received, TicketView
 from gert.ecosystem.host.approvals.respond import Given
-from gert.ecosystem.host.shapes import AnsweredTicket
+from gert.ecosystem.host.shapes.approvals import AnsweredTicket
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.governance.approval import ApprovalRequest

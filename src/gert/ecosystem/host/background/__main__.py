@@ -12,13 +12,14 @@ from gert.ecosystem.host.config.machine.process_setup import set_up_process
 from gert.ecosystem.host.redrive.rerun import rerun
 from gert.ecosystem.host.redrive.resume import resume
 from gert.ecosystem.host.run.execute import execute
+from gert.ecosystem.host.run.observer import SilentObserver
 from gert.ecosystem.host.run.world.console import Console
 from gert.errors import GertError
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 
 
-class _Announcer:
+class _Announcer(SilentObserver):
     """Reports the run when its first new event is on record."""
 
     def __init__(self) -> None:
@@ -33,18 +34,6 @@ class _Announcer:
         if not self._is_told:
             self._is_told = True
             report(Report(run_id=run_id))
-
-    def printed(self, path: str, stream: str, text: str) -> None:
-        """Output is read from the ledger."""
-
-    def pause(self) -> None:
-        """There is no view."""
-
-    def unpause(self) -> None:
-        """There is no view."""
-
-    def close(self) -> None:
-        """There is no view."""
 
 
 def report(said: Report) -> None:

@@ -12,7 +12,7 @@ from msgspec import Meta
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.operations.validation import validation_of
-from gert.ecosystem.host.shapes import (
+from gert.ecosystem.host.shapes.documents import (
     ExplainedRunbook,
     ExplainedStepDocument,
     RunbookPage,

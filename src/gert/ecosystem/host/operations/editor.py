@@ -17,15 +17,9 @@ from gert.ecosystem.host.operations.runs import MOST_LINES, RunId
 from gert.ecosystem.host.runs.entry import STATUSES
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.row import run_row
-from gert.ecosystem.host.shapes import (
-    AnsweredTicket,
-    EventPage,
-    InputList,
-    RunList,
-    RunRow,
-    Sent,
-    TicketList,
-)
+from gert.ecosystem.host.shapes.approvals import AnsweredTicket, TicketList
+from gert.ecosystem.host.shapes.documents import InputList
+from gert.ecosystem.host.shapes.runs import EventPage, RunList, RunRow, Sent
 from gert.kernel.runbook.documents.runbook import Runbook
 
 MOST_EVENTS: Final = 1000

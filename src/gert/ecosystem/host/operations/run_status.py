@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.shapes import RunDocument, StepResult, Waiting
+from gert.ecosystem.host.shapes.runs import RunDocument, StepResult, Waiting
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunComplete, StepComplete, StepStart
 from gert.kernel.foundation.text import one_line
@@ -60,14 +60,14 @@ class ProgressReader:
         elif isinstance(said, StepComplete) and event.path is not None:
             self._running.pop(event.path, None)
             self._done += 1
-            self._last.append(_step(event, said))
+            self._last.append(_step(event.path, said))
             del self._last[:-_MOST_STEPS]
         elif isinstance(said, RunComplete):
             self._running.clear()
 
 
-def _step(event: Envelope, said: StepComplete) -> StepResult:
-    step: StepResult = {"path": event.path, "step_id": said.step_id, "status": said.status}
+def _step(path: str, said: StepComplete) -> StepResult:
+    step: StepResult = {"path": path, "step_id": said.step_id, "status": said.status}
     if said.failure is not None:
         step["failure"] = {"kind": said.failure.kind, "message": one_line(said.failure.message, _LONGEST)}
     return step

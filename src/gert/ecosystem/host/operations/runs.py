@@ -11,7 +11,7 @@ from msgspec import Meta, field
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.documents import RunbookPath
 from gert.ecosystem.host.operations.run_status import Progress, ProgressReader, status_of
-from gert.ecosystem.host.shapes import OutputLine, RunDocument, RunLogPage
+from gert.ecosystem.host.shapes.runs import OutputLine, RunDocument, RunLogPage
 from gert.errors import Busy, InDoubt, InputError, OutputsMissing, TraceError, UsageError
 from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.foundation.text import one_line

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
 from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 
 from gert.ecosystem.host.operations import documents, runs
 from gert.ecosystem.host.operations.access import Access, Refused
+from gert.ecosystem.host.shapes.schema import schema_for
 from gert.errors import Busy, DocumentError, GertError, InDoubt, IntegrityError, Unavailable, UsageError
 
 
@@ -49,7 +49,7 @@ class Operation(NamedTuple):
     @property
     def output_schema(self) -> dict[str, Any]:
         """The JSON Schema of its result: that of the type which its function returns."""
-        found = schema_for(get_type_hints(self.call)["return"], closed=False)
+        found = schema_for(get_type_hints(self.call)["return"])
         return {**found, "properties": {**found["properties"], "untrusted": _UNTRUSTED}} if self.untrusted else found
 
 
@@ -104,35 +104,6 @@ _ROWS: Final = (
 )
 OPERATIONS: Final[Mapping[str, Operation]] = {row.name: row for row in _ROWS}
 """Operations that agents and people may use."""
-
-
-@cache
-def schema_for(kind: type[Any], *, closed: bool = True) -> dict[str, Any]:
-    """The JSON Schema of a class, without references: several clients cannot follow them."""
-    (reference,), definitions = msgspec.json.schema_components([kind])
-    found: dict[str, Any] = _inlined(reference, definitions)
-    found.pop("title", None)
-    found.pop("description", None)
-    if closed:
-        found["additionalProperties"] = False
-    return found
-
-
-def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """A schema with its definitions in place, and without the `null` that stands for leaving something out."""
-    if isinstance(schema, list):
-        return [_inlined(each, definitions) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    found = {name: _inlined(each, definitions) for name, each in schema.items()}
-    if found.get("type") == "object":
-        found.pop("title", None)
-    options = [each for each in found.get("anyOf", ()) if each.get("type") != "null"]
-    if len(options) != 1 or found.get("default", found) is not None:
-        return found
-    return {**options[0], **{name: value for name, value in found.items() if name not in ("anyOf", "default")}}
 
 
 def read_params(operation: Operation, arguments: Mapping[str, Any]) -> Any:

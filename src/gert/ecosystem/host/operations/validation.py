@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from gert.ecosystem.host.shapes import CheckedFile, Validation
+from gert.ecosystem.host.shapes.documents import CheckedFile, Finding, Validation
 from gert.kernel.runbook.finding import Severity
 
 if TYPE_CHECKING:
@@ -47,17 +47,6 @@ def _file(checked: "Checked", shown: Callable[[str], str], most: int | None, *, 
         "file": shown(checked.file),
         "kind": checked.document.kind,
         "valid": is_valid(checked, strict=strict),
-        "findings": [
-            {
-                "rule": each.rule,
-                "severity": each.severity.word,
-                "path": each.where,
-                "line": each.line,
-                "column": each.column,
-                "message": each.message,
-                "hint": each.hint,
-            }
-            for each in checked.findings[:most]
-        ],
+        "findings": [cast("Finding", each.as_json()) for each in checked.findings[:most]],
         "secrets": [{"env": each.env, "required": each.required, "present": each.present} for each in checked.secrets],
     }

@@ -23,3 +23,19 @@ class Observer(Protocol):
 
     def close(self) -> None:
         """Nothing more will happen; the terminal is left as it was found. May be called twice."""
+
+
+class SilentObserver(Observer):
+    """An observer that only takes events: it shows nothing."""
+
+    def printed(self, path: str, stream: str, text: str) -> None:
+        """Output is read from the record."""
+
+    def pause(self) -> None:
+        """There is no view."""
+
+    def unpause(self) -> None:
+        """There is no view."""
+
+    def close(self) -> None:
+        """There is no view."""

@@ -9,6 +9,8 @@ import msgspec
 
 from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.ledger_reader import LedgerReader
+from gert.ecosystem.host.shapes.reports import SummaryRow
+from gert.ecosystem.host.shapes.runs import RunStatus
 from gert.errors import TraceError
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
@@ -16,7 +18,7 @@ from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
 MOST_SUMMARIES: Final = 20
 
 
-def status_facts(entry: Entry) -> dict[str, Any]:
+def status_facts(entry: Entry) -> RunStatus:
     """The status of a run, in the same form for every kind of run."""
     return {
         "run_id": entry.run_id,
@@ -57,7 +59,7 @@ def event_facts(line: bytes) -> dict[str, Any]:
     }
 
 
-def summary_facts(reader: LedgerReader, run_id: str, summary_type: str | None, limit: int) -> list[dict[str, Any]]:
+def summary_facts(reader: LedgerReader, run_id: str, summary_type: str | None, limit: int) -> list[SummaryRow]:
     """The newest summaries of a run, the newest first."""
     return [_summary(decode(line)) for line in reader.ask(lambda ledger: ledger.summaries(run_id, summary_type, limit))]
 
@@ -71,7 +73,7 @@ def artifact_facts(reader: LedgerReader, run_id: str) -> dict[str, Any]:
     return {key: value.get("value") if isinstance(value, dict) else value for key, value in sorted(held.items())}
 
 
-def _summary(event: Envelope) -> dict[str, Any]:
+def _summary(event: Envelope) -> SummaryRow:
     said = event.payload
     if not isinstance(said, RunSummary):
         raise TraceError(f"expected event {event.seq} to be a `run_summary`, found `{event.type}`")

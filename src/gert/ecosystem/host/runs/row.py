@@ -1,7 +1,7 @@
 """A run of a list, as machines read it."""
 
 from gert.ecosystem.host.runs.entry import Entry
-from gert.ecosystem.host.shapes import RunRow
+from gert.ecosystem.host.shapes.runs import RunRow
 from gert.errors import InputError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.duration import parse_duration

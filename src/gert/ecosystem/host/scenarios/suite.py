@@ -17,7 +17,7 @@ from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find_scenarios, is_archived, load
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
-from gert.ecosystem.host.shapes import TestReport
+from gert.ecosystem.host.shapes.documents import TestReport
 from gert.errors import GertError
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.scenario.coverage import Coverage, CoverageReport

@@ -38,7 +38,7 @@ class CheckedTool(msgspec.Struct, kw_only=True):
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON."""
-        return {"ok": self.is_ok, **{name: getattr(self, name) for name in self.__struct_fields__}}
+        return {"ok": self.is_ok, **msgspec.to_builtins(self)}
 
 
 async def check_tool(

@@ -11,6 +11,7 @@ from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.execute import execute
+from gert.ecosystem.host.run.observer import SilentObserver
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.runs.listing import Runs
@@ -231,7 +232,7 @@ def _listed(names: list[str]) -> str:
     return f"the input{'s' if len(names) > 1 else ''} {', '.join(f'`{name}`' for name in names)}"
 
 
-class _Seen:
+class _Seen(SilentObserver):
     """An observer of the one step."""
 
     def __init__(self) -> None:
@@ -257,15 +258,3 @@ class _Seen:
             self.violations.append(
                 {"kind": payload.kind, "message": payload.message, "severity": str(payload.severity)}
             )
-
-    def printed(self, path: str, stream: str, text: str) -> None:
-        """Output is read from the record."""
-
-    def pause(self) -> None:
-        """Nothing is shown here."""
-
-    def unpause(self) -> None:
-        """Nothing is shown here."""
-
-    def close(self) -> None:
-        """Nothing is shown here."""

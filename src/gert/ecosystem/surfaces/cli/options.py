@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -25,11 +25,22 @@ _DSN = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
+class LedgerChoice(NamedTuple):
+    """The options that choose a ledger."""
+
+    state_dir: str | None
+    db: str | None
+    dsn: str | None
+
+
 def ledger_options(command: _Command) -> _Command:
-    """Add the options that choose a ledger."""
-    for option in (_JSON, _DSN, _DB, _STATE):
-        command = option(command)
-    return command
+    """Add the options that choose a ledger; the command gets them as `ledger`."""
+
+    @wraps(command)
+    def chosen(state_dir: str | None, db: str | None, dsn: str | None, **rest: Any) -> Any:
+        return command(ledger=LedgerChoice(state_dir, db, dsn), **rest)
+
+    return cast("_Command", _STATE(_DB(_DSN(_JSON(chosen)))))
 
 
 _RUN = click.option("--run", "run_option", metavar="RUN", help="Run, in place of the argument.")
@@ -75,6 +86,14 @@ def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> 
 
     with as_document(), Runs(place_for(state_dir, db, os.environ, dsn)) as runs:
         yield runs
+
+
+def seconds_of(option: str, text: str) -> float:
+    """The seconds of a duration that an option has."""
+    try:
+        return parse_duration(text).total_seconds()
+    except InputError as problem:
+        raise UsageError(f"`{option}`: {problem.message}", hint=problem.hint) from None
 
 
 def parse_since(text: str, now: datetime) -> datetime:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from gert.ecosystem.host.operations.runs import RunId
-from gert.ecosystem.host.shapes import Finding
+from gert.ecosystem.host.shapes.documents import Finding
 
 PROTOCOL: Final = "1"
 

@@ -15,8 +15,9 @@ from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.editor import Watch, stamp, watched
 from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
 from gert.ecosystem.host.operations.run_status import Progress
-from gert.ecosystem.host.operations.table import Operation, perform, schema_for
-from gert.ecosystem.host.shapes import Finding
+from gert.ecosystem.host.operations.table import Operation, perform
+from gert.ecosystem.host.shapes.documents import Finding
+from gert.ecosystem.host.shapes.schema import schema_for
 from gert.ecosystem.rpc.messages import INVALID_PARAMS, INVALID_REQUEST
 from gert.ecosystem.rpc.peer import Peer
 from gert.ecosystem.surfaces.serve.messages import (
@@ -239,7 +240,7 @@ def reference() -> Reference:
         name: {
             "description": ((call if kind is Nothing else kind).__doc__ or "").strip(),
             "params": schema_for(kind, closed=kind is not Initialize),
-            "result": schema_for(get_type_hints(call)["return"], closed=False),
+            "result": schema_for(get_type_hints(call)["return"]),
             "writes": False,
         }
         for name, (kind, call) in OWN.items()
@@ -252,7 +253,7 @@ def reference() -> Reference:
             "writes": each.writes,
         }
     notes = {
-        name: {"description": (kind.__doc__ or "").strip(), "params": schema_for(kind, closed=False)}
+        name: {"description": (kind.__doc__ or "").strip(), "params": schema_for(kind)}
         for name, kind in NOTIFICATIONS.items()
     }
     return {"protocol_version": PROTOCOL, "methods": rows, "notifications": notes}

@@ -13,7 +13,7 @@ import pytest
 from tests.ecosystem.surfaces.cli.workbench import GERT, Project, environment, note
 
 from gert.ecosystem.surfaces.cli.main import COMMANDS, group
-from gert.ecosystem.surfaces.cli.render.result_schema import result_schema
+from gert.ecosystem.surfaces.cli.results import result_schema
 
 ASKS = {"rules": [{"writes": ["disk"], "action": "require-approval"}, {"default": "allow"}]}
 DENIES = {"rules": [{"writes": ["disk"], "action": "deny"}, {"default": "allow"}]}
@@ -129,6 +129,11 @@ class TestOneSchema:
         schema = project.gert("schema", "result").ended(0).said
         jsonschema_rs.meta.validate(schema)
         assert schema == result_schema()
+
+    def test_of_any_command_it_is_printed(self, project: Project) -> None:
+        assert project.gert("schema", "result", "run", "list").ended(0).said == result_schema("run list")
+        assert "did you mean `run list`?" in project.gert("schema", "result", "run", "lst").ended(2).err
+        assert "takes no command" in project.gert("schema", "tool", "exec").ended(2).err
 
 
 def every_command() -> list[list[str]]:

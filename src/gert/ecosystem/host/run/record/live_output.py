@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
+from gert.ecosystem.host.run.observer import SilentObserver
 from gert.errors import GertError
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -23,7 +24,7 @@ QUICK: Final = 0.5
 """Seconds that a step runs before its output is written; most steps end sooner, and need no write."""
 
 
-class LiveOutput:
+class LiveOutput(SilentObserver):
     """Watches a run, and writes what its tools print; a ledger that cannot be written does not stop the run.
 
     written: steps that have live output in the ledger, left by an earlier process of the run
@@ -75,12 +76,6 @@ class LiveOutput:
             del pieces[0]
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(EVERY, self._flush)
-
-    def pause(self) -> None:
-        """Nothing is shown here."""
-
-    def unpause(self) -> None:
-        """Nothing is shown here."""
 
     def close(self) -> None:
         """Write nothing more."""

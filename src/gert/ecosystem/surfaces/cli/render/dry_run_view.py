@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 from gert.ecosystem.host.config.machine.platform import platform
+from gert.ecosystem.host.run.observer import SilentObserver
 from gert.ecosystem.host.run.world.worlds import why_skipped
 from gert.ecosystem.surfaces.cli.render.event_lines import INDENT
 from gert.ecosystem.surfaces.cli.render.event_position import Positions
@@ -20,7 +21,7 @@ from gert.kernel.runbook.program import Program, ToolLookup
 from gert.kernel.template import render_text
 
 
-class DryRunView:
+class DryRunView(SilentObserver):
     """Adds lines to those of the plain view.
 
     allowed: the effects that a probe may run
@@ -58,18 +59,6 @@ class DryRunView:
                 )
             elif begun is not None and payload.reason == "probe":
                 self._add([self._why_not(begun)], depth + 1)
-
-    def printed(self, path: str, stream: str, text: str) -> None:
-        """Do nothing."""
-
-    def pause(self) -> None:
-        """Do nothing."""
-
-    def unpause(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
     def _add(self, lines: Iterable[str], depth: int) -> None:
         for line in lines:

@@ -39,16 +39,18 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """Print a result as one line of JSON, as ASCII."""
+    """Print a result, or one item of it, as one line of JSON; as ASCII, so that no terminal acts on it."""
     import json
 
-    click.echo(json.dumps(value, separators=(",", ":")))
+    line = json.dumps(value, separators=(",", ":"))
+    JsonOutput.has_result = True
+    click.echo(line)
 
 
 def error_document(
     code: str, message: str, hint: str | None, exit_code: int, problem: Exception | None = None
 ) -> dict[str, Any]:
-    """An error as JSON: `error` of the result schema."""
+    """An error as JSON: the shape `ErrorDocument`."""
     document: dict[str, Any] = {"code": code, "message": message, "hint": hint, "exit_code": int(exit_code)}
     if isinstance(problem, DocumentError) and problem.findings:
         document["findings"] = [dict(each) for each in problem.findings]

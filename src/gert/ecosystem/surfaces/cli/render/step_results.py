@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from gert.ecosystem.host.run.observer import SilentObserver
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import StepComplete, StepStart
 
 
-class StepResults:
+class StepResults(SilentObserver):
     """An observer that keeps the result of every step; outputs are as the record has them, redacted."""
 
     def __init__(self) -> None:
@@ -40,15 +41,3 @@ class StepResults:
             "outputs": said.outputs or None,
         }
         return {name: value for name, value in found.items() if value is not None}
-
-    def printed(self, path: str, stream: str, text: str) -> None:
-        """Output is not part of a result."""
-
-    def pause(self) -> None:
-        """Nothing is shown here."""
-
-    def unpause(self) -> None:
-        """Nothing is shown here."""
-
-    def close(self) -> None:
-        """Nothing is shown here."""

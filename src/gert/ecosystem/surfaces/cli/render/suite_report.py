@@ -11,6 +11,7 @@ import click
 
 from gert.ecosystem.host.scenarios.suite import Covered, Tested, report_of
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line
+from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
 from gert.kernel.scenario.coverage import Part
 
@@ -139,6 +140,16 @@ def changes(path: str, before: str, after: str) -> Iterator[str]:
     for line in lines:
         colour = {"+": "green", "-": "red"}.get(line[:1])
         yield f"      {click.style(printable(line), fg=colour)}"
+
+
+def write_junit(path: str, report: Report) -> None:
+    """Write the report as JUnit XML."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(junit(report))
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise UsageError(f"cannot write the report to `{path}`: {why}") from None
 
 
 def junit(report: Report) -> str:

@@ -4,6 +4,7 @@ import os
 from typing import Any, Final
 
 import click
+import msgspec
 
 from gert.ecosystem.host.tools.check_tools import CheckedTool
 from gert.ecosystem.host.tools.find_tools import FoundTool, ToolAction
@@ -107,8 +108,10 @@ def print_import(imported: ImportedFile) -> None:
 
 def import_json(imported: ImportedFile) -> dict[str, Any]:
     """The result of an import as JSON; the file itself is included if it was not written."""
-    said = {name: getattr(imported, name) for name in imported.__struct_fields__ if name != "text"}
-    return said if imported.file is not None else said | {"text": imported.text}
+    said: dict[str, Any] = msgspec.to_builtins(imported)
+    if imported.file is not None:
+        del said["text"]
+    return said
 
 
 def _names(found: FoundTool) -> str:

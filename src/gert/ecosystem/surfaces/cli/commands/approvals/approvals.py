@@ -10,7 +10,7 @@ from gert.ecosystem.host.approvals.list_tickets import Listed, list_tickets, sho
 from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import resume_command, ticket_document
 from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
-from gert.ecosystem.surfaces.cli.options import ledger_options, named_run
+from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.ticket_text import (
     HEADINGS,
@@ -38,20 +38,12 @@ _DROP_BOX = click.option("--drop-box", metavar="DIR", help="Requests in this dro
 @_DROP_BOX
 @partial(named_run, is_required=False)
 @ledger_options
-def list_(
-    everything: bool,
-    drop_box: str | None,
-    run_id: str | None,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
-    as_json: bool,
-) -> int:
+def list_(everything: bool, drop_box: str | None, run_id: str | None, ledger: LedgerChoice, as_json: bool) -> int:
     """List the open tickets, oldest first.
 
     RUN is the id of a run, a unique prefix of it, or `last` (default: all runs).
     """
-    place = tickets_place(state_dir, db, dsn, drop_box, os.environ, run_id)
+    place = tickets_place(*ledger, drop_box, os.environ, run_id)
     found = asyncio.run(list_tickets(place, os.environ, run_id, with_closed=everything))
     if as_json:
         print_json([ticket_document(view, found.now, _resume(found, view)) for view in found.views])
@@ -72,14 +64,12 @@ def list_(
 @click.argument("ticket", metavar="TICKET")
 @_DROP_BOX
 @ledger_options
-def show(
-    ticket: str, drop_box: str | None, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool
-) -> int:
+def show(ticket: str, drop_box: str | None, ledger: LedgerChoice, as_json: bool) -> int:
     """Show what would run, which rule requires approval, and the responses.
 
     TICKET is the id of a ticket; a unique prefix is enough.
     """
-    place = tickets_place(state_dir, db, dsn, drop_box, os.environ)
+    place = tickets_place(*ledger, drop_box, os.environ)
     found = asyncio.run(show_ticket(place, os.environ, ticket))
     [view] = found.views
     if as_json:

@@ -1,14 +1,13 @@
 """`gert approvals serve`: the page, callbacks and Slack's buttons for every open ticket."""
 
 import asyncio
-import json
 import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.output import print_error, print_line
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json_line, print_line
 from gert.kernel.foundation.text import printable
 
 if TYPE_CHECKING:
@@ -62,5 +61,8 @@ class _Lines:
         self._line({"ticket_id": ticket_id, "page_url": url}, f"{printable(title)}\n  {printable(url)}")
 
     def _line(self, document: dict[str, object], text: str) -> None:
-        print_line(json.dumps(document) if self._as_json else text)
+        if self._as_json:
+            print_json_line(document)
+        else:
+            print_line(text)
         sys.stdout.flush()

@@ -10,6 +10,7 @@ import click
 
 from gert.ecosystem.host.config.keys.approval_keys import NAMED_KEY, OWNER, named_key
 from gert.ecosystem.host.config.keys.key_list import ListedKey, list_keys
+from gert.ecosystem.host.shapes.approvals import KeyDocument
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_pair, print_table
 from gert.errors import UsageError
 from gert.kernel.foundation.signature import (
@@ -130,7 +131,7 @@ def _describe(key: Key) -> None:
         print_error("the key is weak: it is short enough to be guessed", "create a strong one with `gert keys new`")
 
 
-def _document(key: Key) -> dict[str, Any]:
+def _document(key: Key) -> KeyDocument:
     return {
         "id": key.id,
         "algorithm": key.alg,
@@ -141,7 +142,7 @@ def _document(key: Key) -> dict[str, Any]:
 
 
 def _held(key: Key | None, flaw: str | None) -> dict[str, Any]:
-    return {"flaw": flaw} if key is None else _document(key)
+    return {"flaw": flaw} if key is None else {**_document(key)}
 
 
 def _does(key: Key) -> str:

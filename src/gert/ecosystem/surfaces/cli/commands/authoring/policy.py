@@ -49,7 +49,7 @@ def test(
     """
     from gert.ecosystem.host.policy.policy_tests import JudgedCase, PolicySuite, find_policy_tests
     from gert.ecosystem.surfaces.cli.render.policy_text import coverage_lines
-    from gert.ecosystem.surfaces.cli.render.suite_report import Report, junit
+    from gert.ecosystem.surfaces.cli.render.suite_report import Report, write_junit
 
     files = find_policy_tests(names or (".",))
     if not files:
@@ -67,7 +67,7 @@ def test(
             break
     report.seconds = time.perf_counter() - started
     if junit_file is not None:
-        _write(junit_file, junit(report))
+        write_junit(junit_file, report)
     covered = suite.coverage() if coverage else []
     if as_json:
         document = report.as_json(coverage=False) | {"tests": [_case_json(case) for case in cases]}
@@ -149,12 +149,3 @@ def _covered_json(covered: Any) -> dict[str, Any]:
     part = covered.rules
     rules = {"reached": part.reached, "total": part.total, "missed": list(part.missed)}
     return {"policy": covered.policy, "file": covered.file, "complete": not part.missed, "rules": rules}
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"cannot write the report to `{path}`: {why}") from None

@@ -10,10 +10,10 @@ import msgspec
 
 from gert.ecosystem.host.scenarios.folders import find_scenarios
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
+from gert.ecosystem.surfaces.cli.options import seconds_of
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
-from gert.ecosystem.surfaces.cli.render.suite_report import Report, changes, junit
-from gert.errors import Exit, GertError, InputError, UsageError
-from gert.kernel.foundation.duration import parse_duration
+from gert.ecosystem.surfaces.cli.render.suite_report import Report, changes, write_junit
+from gert.errors import Exit, GertError, UsageError
 from gert.kernel.foundation.text import printable
 
 RUNBOOKS_PER_WORKER = 8
@@ -75,7 +75,7 @@ def command(
         include_archived=include_archived,
         policies=tuple(os.path.abspath(path) for path in policies),
         config=config,
-        timeout=_seconds(timeout),
+        timeout=seconds_of("--timeout", timeout),
         wants_updates=update,
     )
     groups = groups_of(folders)
@@ -105,7 +105,7 @@ def command(
             print_line(line)
     # Last: if this report cannot be written, the other one is already out.
     if junit_file is not None:
-        _write(junit_file, junit(report))
+        write_junit(junit_file, report)
     return Exit.DONE if report.is_passed else Exit.REFUSED
 
 
@@ -163,19 +163,3 @@ def _update(tested: Tested, *, say_it: bool) -> None:
         edit_file(path, tested.updates)
     else:
         write_atomically(path, after.text)
-
-
-def _seconds(timeout: str) -> float:
-    try:
-        return parse_duration(timeout).total_seconds()
-    except InputError as problem:
-        raise UsageError(problem.message, hint=problem.hint) from None
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"cannot write the report to `{path}`: {reason}") from None

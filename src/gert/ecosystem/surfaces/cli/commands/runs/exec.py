@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TextIO
 
 import click
 import msgspec
@@ -16,15 +16,15 @@ from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
+from gert.ecosystem.surfaces.cli.options import seconds_of
 from gert.ecosystem.surfaces.cli.render.dry_run_view import DryRunView
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 from gert.ecosystem.surfaces.cli.render.result import show
 from gert.ecosystem.surfaces.cli.render.step_results import StepResults
-from gert.errors import InputError, UsageError
+from gert.errors import UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import secret_names
 from gert.kernel.events.vocabulary import ApprovalMode
-from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.runbook.program import Program
 
 
@@ -93,34 +93,21 @@ from gert.kernel.runbook.program import Program
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the output of tools.")
 def command(
-    file: str,
     variables: tuple[str, ...],
     inputs: tuple[str, ...],
     vars_files: tuple[str, ...],
-    mode: str,
     probe_allow_effects: str,
-    scenario: str | None,
-    record: str | None,
-    config: str | None,
     actor: str | None,
-    trace: str | None,
-    db: str | None,
-    dsn: str | None,
-    state_dir: str | None,
     sync: str,
-    policies: tuple[str, ...],
-    evidence: str | None,
     waits: bool,
     detach: bool,
     background: bool,
     steps: bool,
-    break_glass: str | None,
-    witness: str | None,
-    max_parallel: int,
     timeout: str | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
+    **own: Any,
 ) -> int:
     """Run the runbook in FILE: check contracts, apply policies, record every step.
 
@@ -130,26 +117,13 @@ def command(
     its record; a second Ctrl-C exits at once.
     """
     options = RunOptions(
-        file=file,
         given=given_values(variables, inputs, vars_files),
-        mode=mode,  # type: ignore[arg-type]
         actor=checked_actor(actor),
-        trace=trace,
-        db=db,
-        dsn=dsn,
-        state_dir=state_dir,
         sync=sync == "full",
-        policies=policies,
-        evidence=evidence,
-        scenario=scenario,
-        record=record,
-        config=config,
         approvals=approval_mode(waits=waits, detach=detach) or "terminal",
-        break_glass=break_glass,
-        witness=witness,
-        max_parallel=max_parallel,
-        timeout=_seconds(timeout),
+        timeout=seconds_of("--timeout", timeout) if timeout is not None else None,
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
+        **own,
     )
     if background:
         return start_background(msgspec.structs.replace(options, steps=steps), as_json=as_json)
@@ -175,8 +149,13 @@ def _execute(
         rehearsal = DryRunView(writer(stream), options.probe_effects)
         observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
         begin = rehearsal.begin
+    return drive(execute(options, observers=observers, on_start=_starting(begin)), observers)
+
+
+def drive(run: Coroutine[Any, Any, Executed], observers: Iterable[Observer]) -> Executed:
+    """Drive a run to its end, and close what shows it."""
     try:
-        return asyncio.run(execute(options, observers=observers, on_start=_starting(begin)))
+        return asyncio.run(run)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
@@ -222,12 +201,3 @@ def checked_actor(actor: str | None) -> str | None:
     if actor is not None and not actor.strip():
         raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")
     return actor
-
-
-def _seconds(timeout: str | None) -> float | None:
-    if timeout is None:
-        return None
-    try:
-        return parse_duration(timeout).total_seconds()
-    except InputError as problem:
-        raise UsageError(problem.message, hint=problem.hint) from None

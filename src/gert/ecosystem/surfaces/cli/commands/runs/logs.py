@@ -1,16 +1,16 @@
 """`gert logs`: what the steps of a run printed."""
 
-import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, Piece, merged
+from gert.ecosystem.host.shapes.runs import OutputPiece
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
-from gert.ecosystem.surfaces.cli.options import open_runs, run_argument
-from gert.ecosystem.surfaces.cli.render.output import print_line
+from gert.ecosystem.surfaces.cli.options import LedgerChoice, open_runs, run_argument
+from gert.ecosystem.surfaces.cli.render.output import print_json_line, print_line
 from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
 
@@ -22,15 +22,7 @@ LOOK: Final = 0.3
 @click.option("--follow", "-f", is_flag=True, help="Show new output until the run ends or waits, or Ctrl-C.")
 @run_argument
 @click.argument("step", required=False, metavar="[STEP]")
-def command(
-    run_id: str,
-    step: str | None,
-    follow: bool,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
-    as_json: bool,
-) -> int:
+def command(run_id: str, step: str | None, follow: bool, ledger: LedgerChoice, as_json: bool) -> int:
     """Show what the steps of a run printed, on standard output and standard error.
 
     RUN is the id of a run, a unique prefix of it, or `last`. STEP is the id or the path of a step (default: all).
@@ -38,7 +30,7 @@ def command(
     are shown as \\xNN. A step that runs longer than half a second is shown while it runs. With --json each piece of
     output is one JSON document on a line.
     """
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         found = runs.find(run_id)
         entry = runs.entry(found)
         if entry.kind != "runbook":
@@ -80,8 +72,7 @@ class _Page:
     def show(self, piece: Piece) -> None:
         self.is_empty = False
         if self._as_json:
-            # As ASCII: a terminal must not act on what a tool printed.
-            print_line(json.dumps(_document(piece), separators=(",", ":")))
+            print_json_line(_document(piece))
             return
         place = (piece.step, piece.stream)
         if place != self._last or (piece.request and not piece.is_running):
@@ -98,7 +89,7 @@ def _about(piece: Piece) -> str:
     return f"{stream} ({ended})" if known else stream
 
 
-def _document(piece: Piece) -> dict[str, Any]:
+def _document(piece: Piece) -> OutputPiece:
     return {
         "step": piece.step,
         "request": piece.request or None,

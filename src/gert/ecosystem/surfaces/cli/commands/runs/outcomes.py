@@ -3,15 +3,16 @@
 import os
 import sys
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Final
+from typing import Final, cast
 
 import click
 
 from gert.ecosystem.host.runs.outcome_scan import Scan, Sources, sources_for
+from gert.ecosystem.host.shapes.reports import OutcomesReport, RunbookOutcomesRow
 from gert.ecosystem.surfaces.cli.live.progress import progress
 from gert.ecosystem.surfaces.cli.render.outcome_rows import write_rows
 from gert.ecosystem.surfaces.cli.render.outcome_text import print_runbooks
-from gert.ecosystem.surfaces.cli.render.output import plural, print_line
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
 from gert.errors import InputError, UsageError
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.outcomes import OutcomeReport, Selection, distinct
@@ -83,7 +84,7 @@ def command(
             for run in runs:
                 report.add(run)
     if as_json:
-        _say_json(_document(report, scan, places, selection))
+        print_json(_document(report, scan, places, selection))
         return 0
     if report.runs:
         print_runbooks(report.runbooks, _duration(since) if until is None else None)
@@ -161,7 +162,7 @@ def _note(scan: Scan) -> None:
         click.echo(f"{label} {lines}: run `gert trace verify FILE` for details", err=True)
 
 
-def _document(report: OutcomeReport, scan: Scan, places: Sources, selection: Selection) -> dict[str, Any]:
+def _document(report: OutcomeReport, scan: Scan, places: Sources, selection: Selection) -> OutcomesReport:
     return {
         "runs": report.runs,
         "since": None if selection.since is None else format_timestamp(selection.since),
@@ -170,7 +171,7 @@ def _document(report: OutcomeReport, scan: Scan, places: Sources, selection: Sel
         "mode": selection.mode or ALL,
         "places": list(places.names),
         "traces": scan.traces,
-        "runbooks": [each.as_data() for each in report.runbooks],
+        "runbooks": [cast("RunbookOutcomesRow", each.as_data()) for each in report.runbooks],
         "passed_over": {why: scan.passed_over[why] for why in PASSED_OVER},
         "skipped": {
             "count": scan.skipped_count,
@@ -178,10 +179,3 @@ def _document(report: OutcomeReport, scan: Scan, places: Sources, selection: Sel
         },
         "unreadable_lines": scan.unreadable,
     }
-
-
-def _say_json(document: dict[str, Any]) -> None:
-    import json
-
-    # As ASCII: a terminal must not act on text from a trace.
-    print_line(json.dumps(document, indent=2))

@@ -1,6 +1,5 @@
 """Options and output that `gert resume` and `gert rerun` share."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -11,7 +10,7 @@ import click
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed
-from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor
+from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor, drive
 from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.render.result import show
 from gert.ecosystem.surfaces.cli.render.step_results import StepResults
@@ -77,10 +76,4 @@ def _drive(redrive: Redrive, results: StepResults | None, *, as_json: bool, quie
     stream = sys.stderr if as_json else sys.stdout
     view = make_view(stream=stream, verbose=verbose, quiet=quiet) if stream is not None else None
     observers: list[Observer] = [each for each in (view, results) if each is not None]
-    try:
-        return asyncio.run(redrive(observers=observers))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    finally:
-        for observer in observers:
-            observer.close()
+    return drive(redrive(observers=observers), observers)

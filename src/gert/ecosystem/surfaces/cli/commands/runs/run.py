@@ -19,9 +19,16 @@ from gert.ecosystem.surfaces.cli.commands.runs.run_control import advance, cance
 from gert.ecosystem.surfaces.cli.commands.runs.run_ledger import artifacts, export, status, summaries, verify
 from gert.ecosystem.surfaces.cli.commands.runs.run_reports import cost, diff
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
-from gert.ecosystem.surfaces.cli.options import ledger_options, open_runs, parse_since, run_argument
+from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, open_runs, parse_since, run_argument
 from gert.ecosystem.surfaces.cli.render.agent_timeline_text import MOST_SHOWN, as_data, timeline_lines
-from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import (
+    plural,
+    print_error,
+    print_json,
+    print_json_line,
+    print_line,
+    print_table,
+)
 from gert.ecosystem.surfaces.cli.render.run_text import (
     HEADINGS,
     SPARE,
@@ -67,9 +74,7 @@ def list_(
     tenant: str | None,
     since: str | None,
     limit: int,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
+    ledger: LedgerChoice,
     as_json: bool,
 ) -> int:
     """List runs, the last written first.
@@ -82,7 +87,7 @@ def list_(
     earliest = parse_since(since, moment) if since is not None else None
     found: list[Entry] = []
     unreadable: dict[str, GertError] = {}
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         for entry in runs.newest(earliest, tenant, unreadable.__setitem__):
             is_named = runbook is None or run_row(entry)["runbook_name"] == runbook
             if is_named and (status is None or entry.is_of(status)):
@@ -104,12 +109,12 @@ def list_(
 @command.command(epilog="Example: gert run show 20260228-1430")
 @click.option("--all", "whole", is_flag=True, help=f"Show the whole timeline (default: the last {MOST_SHOWN} items).")
 @run_argument
-def show(run_id: str, whole: bool, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+def show(run_id: str, whole: bool, ledger: LedgerChoice, as_json: bool) -> int:
     """Show what a run was started with, its status, and what to do next.
 
     Of an agent run also a timeline: turns, model and tool calls, decisions, approvals, drift and cost.
     """
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         entry = runs.whole_entry(runs.find(run_id))
         timeline = timeline_of(runs.lines(entry)) if entry.kind == "agent" else None
     if as_json:
@@ -127,32 +132,20 @@ def show(run_id: str, whole: bool, state_dir: str | None, db: str | None, dsn: s
 @click.option("--since-seq", type=click.IntRange(0), default=0, metavar="N", help="Only events after this number.")
 @click.option("--verbose", "-v", is_flag=True, help="Show each event in full.")
 @run_argument
-def tail(
-    run_id: str,
-    follow: bool,
-    since_seq: int,
-    verbose: bool,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
-    as_json: bool,
-) -> int:
+def tail(run_id: str, follow: bool, since_seq: int, verbose: bool, ledger: LedgerChoice, as_json: bool) -> int:
     """Show the events of a run; with --follow until it ends or waits, or Ctrl-C.
 
     A paused agent run is still followed: another process may resume it.
     """
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         entry = runs.entry(runs.find(run_id))
         reading = runs.follow(entry, since_seq)
         events = _followed(runs, entry, reading) if follow else _readable(reading)
         if not as_json:
             print_timeline(events, verbose=verbose)
             return 0
-        import json
-
         for event in events:
-            # As ASCII: a terminal must not act on what a tool printed.
-            print_line(json.dumps(msgspec.to_builtins(event), separators=(",", ":")))
+            print_json_line(msgspec.to_builtins(event))
     return 0
 
 
@@ -170,9 +163,7 @@ def abandon_(
     reason: str,
     actor: str | None,
     adopt_unsealed: str | None,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
+    ledger: LedgerChoice,
     as_json: bool,
 ) -> int:
     """Abandon a runbook run that is not running: close and seal its record, and close its tickets.
@@ -184,9 +175,7 @@ def abandon_(
         run_id=run_id,
         reason=reason,
         actor=checked_actor(actor),
-        state_dir=state_dir,
-        db=db,
-        dsn=dsn,
+        **ledger._asdict(),
         adopt_unsealed=adopt_unsealed,
     )
     ended = asyncio.run(abandon(options))

@@ -3,16 +3,17 @@
 import os
 from contextlib import closing
 from functools import partial
-from typing import Any
 
 import click
+import msgspec
 
 from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
 from gert.ecosystem.host.runs.export_spans import send_spans, spans_as_json
 from gert.ecosystem.host.runs.verify_ledger import Demands, Verified, check_ledger
+from gert.ecosystem.host.shapes.reports import VerifiedRun
 from gert.ecosystem.surfaces.cli.commands.runs.trace import write_out
-from gert.ecosystem.surfaces.cli.options import ledger_options, named_run, open_runs, run_argument
+from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.run_text import COLOURS
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
@@ -22,9 +23,9 @@ from gert.kernel.foundation.text import printable
 
 @click.command(name="status", epilog="Example: gert run status 20260228-1430")
 @run_argument
-def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
     """Show the status of a run, and what it waits for."""
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         entry = runs.entry(runs.find(run_id))
     facts = status_facts(entry)
     if as_json:
@@ -57,9 +58,7 @@ def verify(
     key_id: str | None,
     require_signature: bool,
     witness: str | None,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
+    ledger: LedgerChoice,
     as_json: bool,
 ) -> int:
     """Verify that the record of a run is complete and unchanged; without RUN, of every run of the ledger.
@@ -69,7 +68,7 @@ def verify(
     is invalid as well: the ledger was rolled back, or the run was removed.
     """
     demands = Demands(verification_keys(os.environ, key_id), key_id, require_signature)
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         found, elsewhere = check_ledger(runs, run_id, demands, witness, os.environ)
     if as_json:
         documents = [_document(each) for each in found]
@@ -79,8 +78,8 @@ def verify(
             _say_verified(each, named=run_id is None)
         if not found:
             print_line("there are no runs")
-        for ledger, count in elsewhere.items():
-            print_line(f"not checked: {plural(count, 'run')} that the witness has of the ledger {printable(ledger)}")
+        for other, count in elsewhere.items():
+            print_line(f"not checked: {plural(count, 'run')} that the witness has of the ledger {printable(other)}")
         if (require_signature or key_id is not None) and not len(demands.keys):
             print_error("no key to verify with is set", key_hint(key_id))
     return 0 if all(each.holds for each in found) else 1
@@ -106,17 +105,9 @@ def _say_verified(found: Verified, *, named: bool) -> None:
     help="Most to show.",
 )
 @run_argument
-def summaries(
-    run_id: str,
-    summary_type: str | None,
-    limit: int,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
-    as_json: bool,
-) -> int:
+def summaries(run_id: str, summary_type: str | None, limit: int, ledger: LedgerChoice, as_json: bool) -> int:
     """Show the summaries of an agent run, the newest first."""
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         found = runs.find(run_id)
         noted = summary_facts(runs.reader, found, summary_type, limit)
     if as_json:
@@ -139,9 +130,9 @@ def summaries(
 
 @click.command(name="artifacts", epilog="Example: gert run artifacts triage-1 --db agents.db")
 @run_argument
-def artifacts(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+def artifacts(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
     """Show the newest value of each artifact of an agent run."""
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         found = runs.find(run_id)
         held = artifact_facts(runs.reader, found)
     if as_json:
@@ -173,9 +164,7 @@ def export(
     form: str,
     send: bool,
     capture_content: bool,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
+    ledger: LedgerChoice,
     as_json: bool,
 ) -> int:
     """Export a run: its JSONL byte for byte as it was recorded, or its spans for OpenTelemetry.
@@ -187,7 +176,7 @@ def export(
         raise UsageError("`--send` and `--capture-content` need `--format otlp`")
     if send and output is not None:
         raise UsageError("expected `--send` or `--output`, found both", hint="leave one of them out")
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         found = runs.find(run_id)
         with closing(runs.reader.lines(found)) as lines:
             if form == "jsonl":
@@ -200,7 +189,7 @@ def export(
     return 0
 
 
-def _document(found: Verified) -> dict[str, Any]:
+def _document(found: Verified) -> VerifiedRun:
     return {
         "run_id": found.run_id,
         "valid": found.holds,
@@ -209,8 +198,5 @@ def _document(found: Verified) -> dict[str, Any]:
         "events": found.events,
         "signed_by": found.signed_by,
         "adopted": list(found.adopted),
-        "checks": [
-            {"number": check.number, "name": check.name, "passed": check.passed, "reason": check.reason}
-            for check in found.checks
-        ],
+        "checks": msgspec.to_builtins(found.checks),
     }

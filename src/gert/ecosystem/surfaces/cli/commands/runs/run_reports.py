@@ -8,7 +8,7 @@ import msgspec
 from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.compare_runs import Difference, compare_runs
 from gert.ecosystem.host.runs.cost import BY, By, CostRow, cost_report
-from gert.ecosystem.surfaces.cli.options import ledger_options, open_runs, parse_since
+from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, open_runs, parse_since
 from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD, LONGEST_NAME, clip, value_text
 
@@ -18,21 +18,13 @@ from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD, LONGEST
 @click.option("--tenant", metavar="ID", help="Only runs of this tenant.")
 @click.option("--since", metavar="TIME", help="Only runs that started since a time, or within a duration such as 7d.")
 @ledger_options
-def cost(
-    by: str,
-    tenant: str | None,
-    since: str | None,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
-    as_json: bool,
-) -> int:
+def cost(by: str, tenant: str | None, since: str | None, ledger: LedgerChoice, as_json: bool) -> int:
     """Sum the cost of model calls by tenant, by run, or by model, the highest first.
 
     The cost of a run includes its sub-agents and forks. Calls whose price is unknown cost 0; `--by model` counts them.
     """
     earliest = parse_since(since, now()) if since is not None else None
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         rows = cost_report(runs, runs.newest(earliest, tenant), cast("By", by))
     total = sum(row.cost_usd for row in rows)
     if as_json:
@@ -54,12 +46,12 @@ def cost(
 @click.argument("b", metavar="B")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if the runs differ.")
 @ledger_options
-def diff(a: str, b: str, exit_code: bool, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+def diff(a: str, b: str, exit_code: bool, ledger: LedgerChoice, as_json: bool) -> int:
     """Compare two runs step by step: models, questions, answers, tool calls, results and outcomes.
 
     Steps are matched by their keys, in runbooks by their paths. Times, ids and costs are not compared.
     """
-    with open_runs(state_dir, db, dsn) as runs:
+    with open_runs(*ledger) as runs:
         entries = [runs.entry(runs.find(name)) for name in (a, b)]
         found, same = compare_runs(*(runs.lines(entry) for entry in entries))
     if as_json:

@@ -3,20 +3,23 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
 
 import click
+import msgspec
 
 from gert.ecosystem.host.config.dsn import read_dsn
 from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.config.project_root import project_root
 from gert.ecosystem.host.config.state_dir import state_dir as state_directory
 from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
-from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
+from gert.ecosystem.host.shapes.reports import VerifiedTrace
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_json_line, print_line
 from gert.errors import UsageError
 from gert.kernel.events.chain import ChainReport
 from gert.kernel.events.envelope import Envelope
-from gert.kernel.events.trace_seal import Check, SealReport
+from gert.kernel.events.trace_seal import SealReport
 from gert.kernel.foundation.text import printable
 
 MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("-", "yellow")}
@@ -38,7 +41,16 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _takes_trace(command: _Command) -> _Command:
-    """The three ways to name a trace, the same for every subcommand."""
+    """The three ways to name a trace, the same for every subcommand, which gets the trace."""
+
+    @wraps(command)
+    def opened(
+        file: str | None, run_id: str | None, state_dir: str | None, db: str | None, dsn: str | None, **rest: Any
+    ) -> Any:
+        address = read_dsn(dsn, os.environ) if dsn is not None else None
+        folder = state_directory(state_dir, project_root(os.getcwd()), os.environ)
+        return command(trace=open_trace(file, db, run_id, address, folder), **rest)
+
     for option in (
         click.option("--run", "run_id", metavar="RUN", help="Run to read, instead of the argument."),
         click.option("--dsn", metavar="DSN", help="Read the run from this Postgres ledger; env:NAME for a variable."),
@@ -46,8 +58,8 @@ def _takes_trace(command: _Command) -> _Command:
         click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
         click.argument("file", required=False, metavar="[FILE|RUN]"),
     ):
-        command = option(command)
-    return command
+        opened = option(opened)
+    return cast("_Command", opened)
 
 
 @click.group(epilog="Example: gert trace verify run.jsonl --key-id prod-2026")
@@ -65,23 +77,12 @@ def command() -> None:
 @click.option("--require-signature", is_flag=True, help="Require a signature by any key that is set.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only the checks that fail.")
-def verify(
-    file: str | None,
-    db: str | None,
-    dsn: str | None,
-    state_dir: str | None,
-    run_id: str | None,
-    key_id: str | None,
-    require_signature: bool,
-    as_json: bool,
-    quiet: bool,
-) -> int:
+def verify(trace: Trace, key_id: str | None, require_signature: bool, as_json: bool, quiet: bool) -> int:
     """Verify that a trace is complete, unchanged, and sealed by a key you trust.
 
     Keys come from the environment: GERT_TRACE_KEY_<ID>, then GERT_TRACE_SIGNING_KEY. Where one is set, a trace
     without a signature is invalid.
     """
-    trace = _trace(file, run_id, state_dir, db, dsn)
     keys = verification_keys(os.environ, key_id)
     report, seal = verify_trace(trace, keys, key_id=key_id, require_signature=require_signature)
     if as_json:
@@ -98,20 +99,12 @@ def verify(
 @_takes_trace
 @click.option("--verbose", "-v", is_flag=True, help="Show each event in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event and line.")
-def show(
-    file: str | None,
-    db: str | None,
-    dsn: str | None,
-    state_dir: str | None,
-    run_id: str | None,
-    verbose: bool,
-    as_json: bool,
-) -> int:
+def show(trace: Trace, verbose: bool, as_json: bool) -> int:
     """Show the events of a run.
 
     Nothing is verified. Lines that cannot be read are reported, and the others are shown.
     """
-    readable = _Readable(_trace(file, run_id, state_dir, db, dsn))
+    readable = _Readable(trace)
     if as_json:
         _print_json(readable)
     else:
@@ -124,16 +117,9 @@ def show(
 @command.command(epilog="Example: gert trace export last --output run.jsonl")
 @_takes_trace
 @click.option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")
-def export(
-    file: str | None,
-    db: str | None,
-    dsn: str | None,
-    state_dir: str | None,
-    run_id: str | None,
-    output: str | None,
-) -> int:
+def export(trace: Trace, output: str | None) -> int:
     """Export the JSONL of a run, byte for byte as recorded."""
-    write_out(_trace(file, run_id, state_dir, db, dsn).chunks(), output)
+    write_out(trace.chunks(), output)
     return 0
 
 
@@ -144,11 +130,6 @@ def write_out(chunks: Iterator[bytes], output: str | None) -> None:
     elif sys.stdout is not None:
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)
-
-
-def _trace(file: str | None, run_id: str | None, state_dir: str | None, db: str | None, dsn: str | None) -> Trace:
-    address = read_dsn(dsn, os.environ) if dsn is not None else None
-    return open_trace(file, db, run_id, address, state_directory(state_dir, project_root(os.getcwd()), os.environ))
 
 
 class _Readable:
@@ -175,18 +156,11 @@ class _Readable:
 
 
 def _print_json(events: _Readable) -> None:
-    import json
-
-    import msgspec
-
     for event in events:
         try:
-            # As ASCII: a terminal must not act on what a tool printed.
-            line = json.dumps(msgspec.to_builtins(event), separators=(",", ":"))
+            print_json_line(msgspec.to_builtins(event))
         except RecursionError:
             print_error(f"event {event.seq}: it is nested too deep to be shown")
-        else:
-            print_line(line)
 
 
 def _write_new(path: str, chunks: Iterator[bytes]) -> None:
@@ -226,7 +200,7 @@ def _print_breaks(report: ChainReport) -> None:
         print_line(f"  and {plural(report.break_count - MOST_SHOWN, 'more break')}")
 
 
-def _report(trace: Trace, report: ChainReport, seal: SealReport) -> dict[str, Any]:
+def _report(trace: Trace, report: ChainReport, seal: SealReport) -> VerifiedTrace:
     return {
         "valid": seal.holds,
         "proven": seal.proven,
@@ -239,11 +213,7 @@ def _report(trace: Trace, report: ChainReport, seal: SealReport) -> dict[str, An
         "sealed": seal.sealed,
         "after_seal": seal.after_seal,
         "torn": report.torn,
-        "breaks": [{"line": each.line, "kind": each.kind, "message": each.message} for each in report.breaks],
+        "breaks": msgspec.to_builtins(report.breaks),
         "break_count": report.break_count,
-        "checks": [_check(each) for each in seal.checks],
+        "checks": msgspec.to_builtins(seal.checks),
     }
-
-
-def _check(check: Check) -> dict[str, Any]:
-    return {"number": check.number, "name": check.name, "passed": check.passed, "reason": check.reason}

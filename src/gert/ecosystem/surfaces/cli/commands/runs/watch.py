@@ -1,7 +1,6 @@
 """`gert watch`: run a runbook at an interval, one line per run."""
 
 import asyncio
-import json
 import sys
 from datetime import timedelta
 from typing import Any, Final
@@ -9,16 +8,18 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.variables import given_values
+from gert.ecosystem.host.run.observer import SilentObserver
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.watch import Round, Watch, WatchOptions
-from gert.ecosystem.surfaces.cli.render.output import print_line
+from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor
+from gert.ecosystem.surfaces.cli.options import seconds_of
+from gert.ecosystem.surfaces.cli.render.output import print_json_line, print_line
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, LONGEST_NAME, clip, elapsed
-from gert.errors import Exit, InputError, UsageError
+from gert.errors import Exit, UsageError
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import WebhookSent
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
-from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.names import did_you_mean
 
 WIDTH: Final = len("escalated (unknown_failure)")
@@ -83,7 +84,7 @@ def command(
         run=RunOptions(
             file=file,
             given=given_values(variables, inputs, vars_files),
-            actor=actor,
+            actor=checked_actor(actor),
             state_dir=state_dir,
             policies=policies,
             evidence=evidence,
@@ -96,8 +97,6 @@ def command(
         trace_dir=trace_dir,
         keep_going=keep_going,
     )
-    if actor is not None and not actor.strip():
-        raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")
     show = _JsonLines() if as_json else _Lines()
     try:
         last = asyncio.run(_watch(options, show))
@@ -152,11 +151,11 @@ class _JsonLines(_Lines):
             **done.executed.as_json(),
             "stopping": done.stopping,
         }
-        print_line(json.dumps(said))
+        print_json_line(said)
         sys.stdout.flush()
 
 
-class _Unsent:
+class _Unsent(SilentObserver):
     """Collects webhooks that were not delivered; everything else of a run is in its trace."""
 
     def __init__(self) -> None:
@@ -172,18 +171,6 @@ class _Unsent:
         lines, self._lines = self._lines, []
         for line in lines:
             click.echo(f"{click.style('warning:', fg=DOUBTFUL)} webhook not delivered to {line}", err=True)
-
-    def printed(self, path: str, stream: str, text: str) -> None:
-        """Ignore the output of tools."""
-
-    def pause(self) -> None:
-        """Do nothing."""
-
-    def unpause(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def _result(executed: Executed) -> tuple[str, str, str]:
@@ -225,10 +212,7 @@ def _categories(stop_on: tuple[str, ...]) -> frozenset[str]:
 
 
 def _seconds(option: str, text: str) -> float:
-    try:
-        seconds = parse_duration(text).total_seconds()
-    except InputError as problem:
-        raise UsageError(f"{option}: {problem.message}", hint=problem.hint) from None
+    seconds = seconds_of(option, text)
     if seconds <= 0:
-        raise UsageError(f"{option}: the duration must be greater than zero", hint="for example `30s` or `5m`")
+        raise UsageError(f"`{option}`: the duration must be greater than zero", hint="for example `30s` or `5m`")
     return seconds

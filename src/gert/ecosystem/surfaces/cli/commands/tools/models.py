@@ -1,8 +1,9 @@
 """`gert models`: what gert knows about models."""
 
 import click
+import msgspec
 
-from gert.ecosystem.host.agent.prices import chosen_prices, price_document
+from gert.ecosystem.host.agent.prices import chosen_prices
 from gert.ecosystem.surfaces.cli.render.output import Cell, print_json, print_line, print_table
 
 
@@ -20,15 +21,15 @@ def prices(names: tuple[str, ...], as_json: bool) -> int:
     They are data of a date: pass `prices=` to a kernel or an adapter for models that are not listed, and for prices
     of your own contract.
     """
-    table, found = chosen_prices(names)
+    table = chosen_prices(names)
     if as_json:
-        print_json(price_document(table, found))
+        print_json(msgspec.to_builtins(table))
         return 0
     print_line(f"{table.currency} per {table.per}, of {table.date} ({table.source})")
     rows: list[list[Cell]] = [
         [(name, None), *((_amount(each), None) for each in (price.prompt, price.cached, price.cache_write)),
          (_amount(price.completion), None)]
-        for name, price in found.items()
+        for name, price in table.models.items()
     ]  # fmt: skip
     print_table(("model", "prompt", "cached", "cache write", "answer"), rows)
     return 0

@@ -16,14 +16,14 @@ from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.runner.approve import Approval, approval_of
 from gert.ecosystem.host.runner.create import CreatedPlan, create_plan, new_order, verify_plan
 from gert.ecosystem.host.runner.plan_files import authorization_file, load_authorization, load_plan
-from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor
+from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor, drive
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import ledger_options, open_project
 from gert.ecosystem.surfaces.cli.live.view import make_view
+from gert.ecosystem.surfaces.cli.options import seconds_of
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.result import show as show_result
 from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD
-from gert.errors import InputError, Refused, UsageError
-from gert.kernel.foundation.duration import parse_duration
+from gert.errors import Refused
 from gert.kernel.foundation.text import printable
 from gert.kernel.runner.plan import Plan, plan_data, plan_digest
 
@@ -75,7 +75,7 @@ def create(
         runner=runner,
         secret_ref=secret_ref,
         scope=scope,
-        ttl_seconds=_seconds(ttl),
+        ttl_seconds=max(1, int(seconds_of("--ttl", ttl))),
         unsandboxed=unsandboxed,
         requested_by=checked_actor(actor) or user_name(),
     )
@@ -201,20 +201,7 @@ def _drive(begin: Callable[[list[Observer]], Coroutine[Any, Any, Executed]], *, 
     stream = sys.stderr if as_json else sys.stdout
     view = make_view(stream=stream, verbose=False, quiet=quiet) if stream is not None else None
     observers = [view] if view is not None else []
-    try:
-        return asyncio.run(begin(observers))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    finally:
-        for observer in observers:
-            observer.close()
-
-
-def _seconds(ttl: str) -> int:
-    try:
-        return max(1, int(parse_duration(ttl).total_seconds()))
-    except InputError as problem:
-        raise UsageError(f"`--ttl`: {problem.message}", hint=problem.hint) from None
+    return drive(begin(observers), observers)
 
 
 def _document(plan: Plan) -> dict[str, Any]:
