@@ -53,6 +53,7 @@ def test_a_tool_agent_waits_for_an_approval_and_continues(run: Run, capsys: pyte
     assert "waiting: `restart_pod` needs an approval" in run("tool_agent_with_approval")
     assert "waiting" in run("tool_agent_with_approval"), "running it again approves nothing"
     [ticket] = json.loads(gert(capsys, "approvals", "list", "--db", "pods.db", "--json"))
+    assert f"gert approve {ticket['ticket_id']}" in gert(capsys, "run", "show", "pods", "--db", "pods.db")
     gert(capsys, "approve", ticket["ticket_id"], "--db", "pods.db", "--as", "ann")
     done = run("tool_agent_with_approval")
     assert done.count("restarting web-1") == 1
