@@ -380,11 +380,11 @@ LINES: Final = frozenset({"watch", "run tail", "logs", "approvals serve", "trace
 def result_schema(command: str = "exec") -> dict[str, Any]:
     """The JSON Schema of what a command prints with --json: its result, or an error."""
     found, definitions = schemas_for((*RESULTS[command], ErrorResult))
-    what = "Each line" if command in LINES else "What"
+    what = "Each line that" if command in LINES else "What"
     return {
         "$schema": DIALECT,
         "title": f"gert {command} --json",
-        "description": f"{what} that `gert {command}` prints with --json.",
+        "description": f"{what} `gert {command}` prints with --json.",
         "anyOf": list(found),
         "$defs": definitions,
     }
