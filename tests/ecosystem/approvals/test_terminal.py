@@ -9,7 +9,7 @@ import pytest
 from tests.ecosystem.host.people import LIMIT, Stdin, a_terminal, at_terminal, piped
 
 from gert.ecosystem.approvals.request_text import summary
-from gert.ecosystem.approvals.terminal import TerminalApprovals
+from gert.ecosystem.approvals.terminal import NO_INPUT, TerminalApprovals
 from gert.ecosystem.host.run.world.console import Console
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval
 from gert.kernel.events.runbook.parts import Failure
@@ -83,15 +83,11 @@ LISTED = {"approvers": (("bob", "group:sre"),), "admitted": (("bob", "cyd"),)}
         pytest.param({}, b"n too late\n", [says("ann", False, "too late")], id="no, and why"),
         pytest.param({}, b"\n", [says("ann", False)], id="an empty line is no"),
         pytest.param({}, b"sure\nok\ny\n", [says("ann", True)], id="nonsense is asked about again"),
-        pytest.param({}, b"yesterday\n", [], id="a word that begins like yes is none"),
-        pytest.param({}, b"", [], id="nobody is there"),
         pytest.param({}, b"what\n" * 50, [], id="nothing but nonsense is no answer"),
         pytest.param({}, b"\xff\ny\n", [], id="a line that is not UTF-8 is no answer"),
-        pytest.param({}, b"\0y\n", [], id="a NUL is nonsense"),
         pytest.param(TWO, b"\ny\nbob\ny\n", [says("ann", True), says("bob", True)], id="two people"),
         pytest.param(TWO, b"ann\ny\nann\nbob\ny\n", [says("ann", True), says("bob", True)], id="one is not two"),
         pytest.param(TWO, b"ann\ny\n\n\n\n\n\ny\n", [says("ann", True)], id="the second has no default"),
-        pytest.param(TWO, b"ann\ny\n", [says("ann", True)], id="the second never comes"),
         pytest.param(TWO, b"ann\nn\nbob\ny\n", [says("ann", False)], id="one no is enough"),
         pytest.param(APART, b"\nann\nbob\ny\n", [says("bob", True)], id="not whoever started the run"),
         pytest.param(APART, b"ann\nann\nann\nann\nann\ny\n", [], id="not even if it is said often"),
@@ -102,6 +98,20 @@ LISTED = {"approvers": (("bob", "group:sre"),), "admitted": (("bob", "cyd"),)}
 def test_what_is_said(changes: dict[str, Any], said: bytes, responses: list[Response]) -> None:
     answer, _ = piped(lambda console: approvals(console).wait(waiting(request(**changes))), said)
     assert answer == ApprovalAnswer(responses=tuple(responses))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "responses"),
+    [
+        pytest.param({}, b"", [], id="nobody is there"),
+        pytest.param({}, b"yesterday\n", [], id="a word that begins like yes is none"),
+        pytest.param({}, b"\0y\n", [], id="a NUL is nonsense"),
+        pytest.param(TWO, b"ann\ny\n", [says("ann", True)], id="the second never comes"),
+    ],
+)
+def test_input_that_ends_is_the_reason(changes: dict[str, Any], said: bytes, responses: list[Response]) -> None:
+    answer, _ = piped(lambda console: approvals(console).wait(waiting(request(**changes))), said)
+    assert answer == ApprovalAnswer(responses=tuple(responses), failure=Failure("denied", NO_INPUT))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.foundation.text import has_visible, is_plain, number_text, printable, with_article
+from gert.kernel.foundation.text import (
+    has_visible,
+    is_plain,
+    number_text,
+    output_line,
+    printable,
+    with_article,
+    with_marked_newlines,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +52,14 @@ def test_a_number_comes_back_from_its_text(number: float) -> None:
 )
 def test_nothing_in_a_text_acts_on_a_terminal(text: str, expected: str) -> None:
     assert printable(text) == expected
+
+
+def test_newlines_and_tabs_of_one_line_are_seen() -> None:
+    assert with_marked_newlines("a\tb\r\nc\x1b") == "a ⇥ b ⏎ c\ufffd"
+
+
+def test_a_line_that_a_program_printed_keeps_its_columns() -> None:
+    assert output_line("web\t12\x1b[2J\r") == "web\t12\ufffd[2J"
 
 
 @pytest.mark.parametrize(

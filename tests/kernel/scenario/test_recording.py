@@ -143,6 +143,15 @@ def test_an_approval_is_given_again(answer: ApprovalAnswer) -> None:
     same_again(made, *record(made, TICKET, answer, ANSWERS["success"]))
 
 
+@pytest.mark.parametrize("verified", [True, False], ids=["signed", "not signed"])
+def test_an_approval_counts_again_if_it_was_signed_where_that_is_required(verified: bool) -> None:
+    made = program(call("a"), governance={**ASKING, "require_signed_approvals": True})
+    given = Response(approver="bob", approved=True, timestamp=WHEN, verified=verified)
+    document, _ = record(made, TICKET, ApprovalAnswer(responses=(given,)), ANSWERS["success"])
+    result, _, _ = play(made, load(to_yaml(document).encode(), kind="scenario").model)
+    assert (result.status == "completed") is verified
+
+
 def test_a_request_that_could_not_be_made_is_recorded() -> None:
     made = program(call("a"), governance=ASKING)
     refused = TicketAnswer(failure=Failure("transport", "down"))

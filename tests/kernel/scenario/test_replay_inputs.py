@@ -67,6 +67,12 @@ def test_values_that_are_missing_or_do_not_fit(declared: dict[str, Any], section
         resolved(declared, **sections)
 
 
+def test_a_value_that_is_missing_belongs_into_the_scenario() -> None:
+    with pytest.raises(InputError) as raised:
+        resolved({"type": "string", "required": True})
+    assert raised.value.hint == "write the value under `inputs` of the scenario"
+
+
 SECRET = {"type": "string", "secret": True}
 
 

@@ -31,6 +31,13 @@ _MOST_WAITS: Final = 5
 """Seconds without a new request of the same loop, and how often to wait for that."""
 
 
+NO_INPUT: Final = "standard input ended before an approver answered; --wait and --detach ask people elsewhere"
+
+
+class _InputEndedError(Exception):
+    """There is no further line to read."""
+
+
 class Asker(Protocol):
     """The terminal: where a person reads and types."""
 
@@ -99,6 +106,8 @@ class TerminalApprovals:
         except InputError as problem:
             # A line that cannot be read is no approval; the responses before it are kept, and are too few.
             self._console.say(f"  {problem.message}")
+        except _InputEndedError:
+            return ApprovalAnswer(responses=tuple(responses), failure=Failure("denied", NO_INPUT))
         finally:
             del self._waiting[ask.ticket_id]
         return ApprovalAnswer(responses=tuple(responses))
@@ -167,9 +176,7 @@ class TerminalApprovals:
         barred = {request.requested_by} if request.separation_of_duties else set()
         default = self._actor if self._actor not in counted | barred else ""
         for _ in range(ATTEMPTS):
-            answer = await self._console.line(f"approver{f' [{default}]' if default else ''}: ", fresh=True)
-            if answer is None:
-                return None
+            answer = await self._line(f"approver{f' [{default}]' if default else ''}: ")
             name = answer.strip() or default
             if name in barred:
                 self._console.say(f"  `{name}` started the run, and `separation_of_duties` needs another person")
@@ -186,9 +193,7 @@ class TerminalApprovals:
         one = f"y = `{ask.request.place}`, n" if others else "y/N"
         asked = 0
         while asked < ATTEMPTS:
-            answer = await self._console.line(f"approve? [{one}, {every}? = more; a reason may follow]: ", fresh=True)
-            if answer is None:
-                return None
+            answer = await self._line(f"approve? [{one}, {every}? = more; a reason may follow]: ")
             word, _, reason = answer.strip().partition(" ")
             word = word.lower()
             if word == "?":
@@ -204,6 +209,12 @@ class TerminalApprovals:
             asked += 1
             self._console.say("  answer y to approve or n to reject; a reason may follow")
         return None
+
+    async def _line(self, prompt: str) -> str:
+        answer = await self._console.line(prompt, fresh=True)
+        if answer is None:
+            raise _InputEndedError
+        return answer
 
     def _response(self, approver: str, ask: AwaitApproval, reason: str, *, approved: bool) -> Response:
         return Response(

@@ -31,8 +31,13 @@ def printable(text: str) -> str:
 
 
 def with_marked_newlines(text: str) -> str:
-    """Put a text on one line on which its newlines can be seen, printable."""
-    return printable(text.replace("\r\n", "\n").replace("\n", " ⏎ "))
+    """Put a text on one line on which its newlines and tabs can be seen, printable."""
+    return printable(text.replace("\r\n", "\n").replace("\n", " ⏎ ").replace("\t", " ⇥ "))
+
+
+def output_line(line: str) -> str:
+    """A line that a program printed, printable; its tabs stay, because other programs split columns at them."""
+    return "\t".join(map(printable, line.removesuffix("\r").split("\t")))
 
 
 _TRAILING: Final = re.compile(r"(?:\r?\n)+\Z")

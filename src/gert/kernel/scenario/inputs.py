@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gert.kernel.engine.inputs import UNSET, BatchAnswer, GivenInput, ResolvedInputs, resolve_inputs
+from gert.errors import InputError
+from gert.kernel.engine.inputs import UNSET, BatchAnswer, GivenInput, InputProblem, ResolvedInputs, resolve_inputs
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.runbook.documents.contract import InputBlock
@@ -48,6 +49,10 @@ def _resolve(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput], 
         except StopIteration as end:
             resolved: ResolvedInputs = end.value
             return resolved
+        except InputError as problem:
+            if all(isinstance(each, InputProblem) and each.kind == "no_value" for each in problem.problems):
+                problem.hint = "write the value under `inputs` of the scenario"
+            raise
         asked = (binding.name for binding in batch.bindings)
         answer = BatchAnswer({name: scenario.input_answers[name] for name in asked if name in scenario.input_answers})
 

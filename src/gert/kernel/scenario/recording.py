@@ -210,6 +210,7 @@ def _response(response: Any) -> dict[str, Any]:
         "approved": response.approved,
         "reason": response.reason,
         "timestamp": response.timestamp,
+        "signed": response.verified or None,
     }
     return {name: value for name, value in said.items() if value is not None}
 

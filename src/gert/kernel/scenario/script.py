@@ -241,6 +241,8 @@ class Script:
                     approved=each.approved,
                     reason=each.reason,
                     timestamp=each.timestamp or MOMENT,
+                    # A replay cannot check the signature that it stands for.
+                    scripted=each.signed,
                 )
                 for each in block.responses
             ]

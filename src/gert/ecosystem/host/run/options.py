@@ -117,7 +117,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     result: how it ended; none while it waits
     pending: what it waits for
     state_words: the option that names its state directory on a command line, where it is needed
-    warning: why its mirror is not complete, or was written again
+    warning: why its mirror is not complete or was written again, or no scenario was recorded
     """
 
     run_id: str

@@ -101,7 +101,9 @@ class Recording:
             return again.missing[0]
         # As observed: within the run, an outcome may contain references to secrets.
         if again.seen.status != seen.status:
-            return f"the run is {seen.status}, and its replay {again.seen.status}"
+            failure = again.seen.failure
+            why = f" at `{again.seen.failed_step}`: {failure.message}" if failure is not None else ""
+            return f"the run is {seen.status}, and its replay {again.seen.status}{why}"
         if again.seen.outcome != seen.outcome:
             return "the replay has another outcome"
         first, second = set(seen.visited), set(again.seen.visited)

@@ -14,6 +14,7 @@ _MARKED: Final = re.compile(r"<([A-Za-z][\w-]*)>|\{\{\s*\.?([A-Za-z]\w*)\s*\}\}|
 # `NAMESPACE`, `--limit=COUNT`, `user@HOST`; only where no word is marked.
 _CAPITALS: Final = re.compile(r"(?:^|(?<=[=@:/]))([A-Z][A-Z0-9_]*)$")
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
+_SHELL: Final = frozenset({"|", "||", "&&", ">", ">>", "<", "2>", "2>&1"})
 _MOST_WORDS: Final = 3
 _NUMBERS: Final = frozenset({"n", "num", "number", "count", "limit", "lines", "port", "seconds", "size", "depth"})
 READ_ALL: Final = {"from": "stdout"}
@@ -45,6 +46,17 @@ def action_of(words: Sequence[str]) -> ExampleAction:
     """Turn the words of a command into an action."""
     if not words or not words[0].strip():
         raise UsageError("the example has no program", hint="for example -- kubectl get pods -n NAMESPACE")
+    if len(words[0].split()) > 1:
+        raise UsageError(
+            f"`{words[0]}` is one word, so it would be the name of a program",
+            hint="write the words of the command without quotes around all of them, or use --example",
+        )
+    operator = next((word for word in words if word in _SHELL), None)
+    if operator is not None:
+        raise UsageError(
+            f"`{operator}` is for a shell, and gert starts a program without one",
+            hint="make an action of each command, and let the runbook pass outputs on",
+        )
     is_marked = any(_MARKED.search(word) for word in words[1:])
     pattern = _MARKED if is_marked else _CAPITALS
     argv, inputs = [words[0]], {}

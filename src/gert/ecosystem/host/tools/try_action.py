@@ -94,6 +94,8 @@ async def try_action(options: TryOptions, environ: Mapping[str, str], console: C
             file=file,
             given={f"{_PREFIX}{name}": value for name, value in options.given.items()},
             mode="dry-run" if options.dry_run else "real",
+            # The preview of this one action was asked for, so its effects are allowed; policies still decide.
+            probe_effects=action.contract.effect_tags,
             actor=options.actor,
             policies=options.policies,
             state_dir=options.state_dir,
@@ -186,7 +188,7 @@ def _tried(
     outputs = done.outputs if done is not None else {}
     success = done is not None and done.status == "success"
     failure = executed.failure
-    inputs = seen.start.inputs if seen.start is not None else {name: each.value for name, each in options.given.items()}
+    inputs = seen.start.inputs if seen.start is not None else _given(action, options.given)
     return Tried(
         tool=found.name,
         file=found.file,
@@ -210,6 +212,12 @@ def _tried(
         failure={"kind": failure.kind, "message": failure.message} if failure is not None else None,
         preview=seen.preview,
     )
+
+
+def _given(action: ToolAction, given: Mapping[str, GivenInput]) -> dict[str, Any]:
+    """The inputs of a step that did not start: what was given, and the defaults of the action."""
+    defaults = {name: each.default for name, each in action.contract.inputs.items() if each.has_default}
+    return {**defaults, **{name: each.value for name, each in given.items()}}
 
 
 def _is_public(contract: Contract, seen: "_Seen") -> bool:

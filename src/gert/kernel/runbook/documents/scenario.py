@@ -61,6 +61,7 @@ class ApproverResponseBlock(Model):
     approved: bool = required(BOOL, "whether the step may run")
     reason: str | None = optional(TEXT, "why")
     timestamp: str | None = optional(NONEMPTY, "when")
+    signed: bool = optional(BOOL, "whether the response had a valid signature", default=False)
 
 
 class ApprovalBlock(Model):

@@ -127,7 +127,9 @@ class OutputBlock(Model):
         words("json", "text", "status"), "the response as JSON, as text, or its status", default="json", key="from"
     )
     json_path: str | None = optional(
-        Word("a path such as `a.b[0]`", pattern=JSON_PATH), "path into the JSON: `a.b[0].c`", key="path"
+        Word("a path such as `a.b[0]`, or `$` for all of it", pattern=JSON_PATH),
+        "path into the JSON: `a.b[0].c`",
+        key="path",
     )
 
 

@@ -51,7 +51,9 @@ class ExtractBlock(Model):
         "regular expression; its first group, or the whole match, is the value",
     )
     json_path: str | None = optional(
-        Word("a path such as `a.b[0]`", pattern=JSON_PATH), "path into JSON: `a.b[0].c`", key="path"
+        Word("a path such as `a.b[0]`, or `$` for all of it", pattern=JSON_PATH),
+        "path into JSON: `a.b[0].c`",
+        key="path",
     )
     trim: bool = optional(BOOL, "remove newlines at the end of text, as `$(…)` does in a shell", default=True)
     lines: bool = optional(BOOL, "return the text as a list of its lines", default=False)

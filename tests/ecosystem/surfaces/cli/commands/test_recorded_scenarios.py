@@ -676,3 +676,22 @@ def test_nested_outputs_are_recorded_as_they_were_found(project: Project, data: 
     ran = recorded(project)
     assert ran.said["outcome"]["meta"]["i"] == data
     agrees(project, ran)
+
+
+def test_a_run_that_was_set_aside_is_recorded_after_it_ended_with_its_signed_approval(project: Project) -> None:
+    signed = {"require_signed_approvals": True, "rules": [{"default": "require-approval"}]}
+    book = project.runbook(note("write", "hello"), governance=signed)
+    project.gert("keys", "new", "--id", "bob", "--out", "bob.key").ended(0)
+    keys = {
+        "GERT_APPROVAL_KEY_BOB": project.gert("keys", "show", "bob.key", "--json").said["public"],
+        "GERT_APPROVAL_OWNER_BOB": "bob@example.com",
+    }
+    waiting = project.exec("--detach", "--record", PLACE, **keys).ended(0)
+    run = project.run().id
+    assert f"when it has ended, run `gert scenario new {book} NAME --run {run}`" in waiting.err
+    assert not (project.root / PLACE).exists()
+    project.gert("approve", run, "--as", "bob@example.com", "--key", "bob.key", **keys).ended(0)
+    project.gert("resume", run, **keys).ended(0)
+    made = project.gert("scenario", "new", "book.yaml", "kept", "--run", run).ended(0)
+    assert "differs" not in made.out
+    project.gert("test", "book.yaml", "--all").ended(0)

@@ -72,6 +72,15 @@ class TestExamples:
         with pytest.raises(UsageError):
             action_of([])
 
+    @pytest.mark.parametrize("words", [["ls | wc"], ["ls", "|", "wc"], ["ls", ">", "list"], ["ls", "&&", "df"]])
+    def test_a_line_for_a_shell_is_refused(self, words: list[str]) -> None:
+        with pytest.raises(UsageError) as raised:
+            action_of(words)
+        assert raised.value.hint
+
+    def test_a_semicolon_is_an_argument(self) -> None:
+        assert action_of(["find", ".", "-exec", "stat", "{}", ";"]).argv[-1] == ";"
+
 
 class TestHelpTexts:
     def test_commands_with_their_descriptions(self) -> None:
@@ -195,8 +204,9 @@ actions:
     env: {TOKEN: "{{ .token }}"}
     contract: {inputs: {token: {type: string, secret: true, required: true}}}
   deletes:
-    argv: [sh, -c, ': > gone']
-    contract: {effects: [files], writes: [disk]}
+    argv: [sh, -c, ': > "$1"', sh, "{{ .path }}"]
+    contract: {effects: [files], writes: [disk], inputs: {path: {type: string, default: gone}}}
+    preview: {argv: [printf, 'would delete %s', "{{ .path }}"]}
 """
 FLOOR = """
 apiVersion: policy/v0
@@ -241,7 +251,8 @@ class TestTry:
         ran = words.gert("tool", "try", "words", "deletes", "--dry-run").ended(0)
         assert "not run" in ran.out
         assert not (words.root / "gone").exists()
-        assert "sh -c ': > gone'" in ran.out
+        assert """sh -c ': > "$1"' sh gone""" in ran.out
+        assert "│ would delete gone" in ran.out
 
     @pytest.mark.parametrize("mode", [[], ["--dry-run"]], ids=["real", "dry-run"])
     def test_secrets_are_not_shown(self, words: Project, mode: list[str]) -> None:
@@ -260,8 +271,10 @@ class TestTry:
         words.write("gert-project.yaml", {"name": "p", "policies": ["floor.policy.yaml"]})
         words.write("floor.policy.yaml", FLOOR % "require-approval")
         with Terminal(words, command=("tool", "try", "words", "deletes")) as terminal:
-            terminal.expect("command:       sh -c ': > gone'")
+            terminal.expect("""command:       sh -c ': > "$1"' sh gone""")
             terminal.answer("approve?", answer)
+            # A step that did not start has the defaults of its inputs, too.
+            terminal.expect("""command   sh -c ': > "$1"' sh gone""")
             terminal.ended(code)
         assert (words.root / "gone").exists() is (answer == "y")
 

@@ -32,7 +32,7 @@ printf 'end\\n'
 def project(tmp_path: Path) -> Project:
     found = Project(tmp_path / "project")
     found.tool("slow", ["sh", "-c", SLOW, "sh", str(found.root / "gate")])
-    found.script("loud", "printf 'one\\ntwo\\033[2J\\n'; printf 'oops\\n' >&2; exit 3")
+    found.script("loud", "printf 'one\\t1\\ntwo\\033[2J\\n'; printf 'oops\\n' >&2; exit 3")
     return found
 
 
@@ -61,7 +61,7 @@ def test_what_finished_steps_printed_is_shown(project: Project) -> None:
         "▸ a  stdout (exit 0)",
         "noted a",
         "▸ b  stdout (exit 3)",
-        "one",
+        "one\t1",
         "two\ufffd[2J",
         "▸ b  stderr (exit 3)",
         "oops",

@@ -11,7 +11,7 @@ from gert.errors import InputError
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.text import CONTROL_SEQUENCE, printable
+from gert.kernel.foundation.text import CONTROL_SEQUENCE, printable, with_marked_newlines
 
 BEGUN: Final = "▸"
 DONE: Final = "✓"
@@ -104,7 +104,7 @@ def tidy(line: str, longest: int = LONGEST_LINE) -> str:
 def value_text(value: Any, longest: int = LONGEST_VALUE) -> str:
     """A value of any type on one short line: text as it is, everything else as JSON."""
     if isinstance(value, str):
-        return clip(value.strip("\n").replace("\n", " ⏎ "), longest)
+        return clip(with_marked_newlines(value.strip("\n")[: longest + 1]), longest)
     try:
         return clip(msgspec.json.encode(value).decode(), longest)
     except (TypeError, ValueError, OverflowError, RecursionError):

@@ -12,7 +12,7 @@ from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import print_json_line, print_line
 from gert.errors import UsageError
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import output_line, printable
 
 LOOK: Final = 0.3
 """Seconds between two looks at a run that is followed."""
@@ -79,7 +79,7 @@ class _Page:
             print_line(click.style(f"▸ {printable(piece.step)}  {_about(piece)}", fg="cyan"))
         self._last = place
         for line in piece.text.removesuffix("\n").split("\n"):
-            print_line(printable(line.removesuffix("\r")))
+            print_line(output_line(line))
 
 
 def _about(piece: Piece) -> str:
