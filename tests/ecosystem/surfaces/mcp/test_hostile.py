@@ -285,7 +285,7 @@ def test_nothing_is_asked_for_a_runbook_that_may_not_be_started(served: Served) 
 @pytest.mark.parametrize("name", [".env", ".git/config", "keys/sign.pem", ".hidden/note.yaml", "settings.yaml"])
 def test_no_word_of_a_file_that_is_no_document_of_gert_is_read(served: Served, name: str) -> None:
     async def work() -> None:
-        served.write(name, f"password: {OUTSIDE}\n")
+        served.write(name, f"password: {OUTSIDE}\n" if name == "settings.yaml" else OUTSIDE)
         said = []
         async with served.client() as client:
             for path in (name, f"./{name}", os.path.join(os.path.realpath(served.root), name)):
@@ -295,6 +295,9 @@ def test_no_word_of_a_file_that_is_no_document_of_gert_is_read(served: Served, n
                 for tool in ("gert_validate", "gert_explain", "gert_exec", "gert_test"):
                     result = await client.call_tool(tool, {"path": path})
                     said.append(result.content[0].text)  # type: ignore[union-attr]
+            text = QUICK.replace("tools: [sh]", f"tools: [sh, ../{name}]")
+            result = await client.call_tool("gert_validate", {"path": "runbooks/new.yaml", "text": text})
+            said.append(result.content[0].text)  # type: ignore[union-attr]
             assert OUTSIDE not in str(said)
 
     drive(work)

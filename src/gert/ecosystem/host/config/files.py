@@ -113,6 +113,16 @@ def is_searched(name: str) -> bool:
     return name == OUR_FOLDER or not (name.startswith(".") or name in SKIPPED_FOLDERS)
 
 
+def is_found_below(root: str, path: str) -> bool:
+    """Whether a real path is a YAML file or a folder that gert finds by itself below a real folder.
+
+    An agent is shown no other file there (`.env`, `.git/config`, keys): findings would quote it.
+    """
+    *folders, name = os.path.relpath(path, root).split(os.sep)
+    is_named = name == os.curdir or (is_searched(name) if os.path.isdir(path) else name.endswith(YAML_SUFFIXES))
+    return is_named and all(map(is_searched, folders))
+
+
 def yaml_files(folder: str) -> Iterator[str]:
     """Find every YAML file below a folder in a stable order; skip hidden folders and dependencies."""
     for where, folders, files in os.walk(folder):

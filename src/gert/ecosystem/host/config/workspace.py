@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from gert.ecosystem.host.config.files import is_file, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.config.files import is_file, is_found_below, is_there, read_document, runbook_of, yaml_files
 from gert.ecosystem.host.config.machine.gc_pause import without_collector
 from gert.ecosystem.host.config.machine.platform import facts_for
 from gert.ecosystem.host.config.policy_files import policy_files
@@ -255,7 +255,7 @@ class Workspace:
 
     def _is_open(self, file: str) -> bool:
         """Whether a file may be read."""
-        return self._within is None or os.path.realpath(file).startswith(self._within.rstrip(os.sep) + os.sep)
+        return self._within is None or is_found_below(self._within, os.path.realpath(file))
 
     def _tool(self, file: str) -> Document:
         if file not in self._tools:

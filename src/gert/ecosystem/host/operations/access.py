@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gert.ecosystem.host.config.files import YAML_SUFFIXES, is_searched
+from gert.ecosystem.host.config.files import YAML_SUFFIXES, is_found_below
 from gert.ecosystem.host.operations.catalogue import Catalogue
 from gert.errors import GertError
 from gert.kernel.foundation.names import did_you_mean, is_run_id
@@ -117,18 +117,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
                 field=field,
                 hint="name a file below it; `gert_list_runbooks` lists runbooks",
             )
-        if not os.path.exists(found) or (self.caller is not None and not self._is_document(found)):
+        if not os.path.exists(found) or (self.caller is not None and not is_found_below(self.root, found)):
             raise Refused("unknown_path", f"there is no `{one_line(path, _LONGEST)}`", field=field)
         return found
-
-    def _is_document(self, path: str) -> bool:
-        """Whether a real path below the root is a YAML file or a folder that gert would find by itself.
-
-        Other files there (`.env`, `.git/config`, keys) are none of an agent's business: findings would quote them.
-        """
-        *folders, name = os.path.relpath(path, self.root).split(os.sep)
-        named = name == os.curdir or (is_searched(name) if os.path.isdir(path) else name.endswith(YAML_SUFFIXES))
-        return named and all(map(is_searched, folders))
 
     def contains(self, path: str) -> bool:
         """Whether a real path lies below the root."""
