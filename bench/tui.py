@@ -118,7 +118,7 @@ async def watched(desk: Desk, file: str) -> tuple[float, list[float]]:
             await asyncio.sleep(0.01)
         screen = app.screen
         await pilot.press("down")
-        while screen._standing in ("starting", "running"):
+        while screen.status in ("starting", "running"):
             keys.append(await pressed(app, "up" if len(keys) % 2 else "down"))
             await asyncio.sleep(PAUSE)
         return await asyncio.to_thread(_seconds, desk, launched.run_id), keys

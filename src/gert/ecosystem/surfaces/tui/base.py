@@ -73,7 +73,7 @@ class DeskScreen(Screen[None]):
 
     def action_command(self) -> None:
         """Open the command bar."""
-        self.run_worker(self._ask_command(), exclusive=True, group="line")
+        self.run_worker(self._ask_command, exclusive=True, group="line")
 
     async def _ask_command(self) -> None:
         said = await self.app.push_screen_wait(Line(":"))

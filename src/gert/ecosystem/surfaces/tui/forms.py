@@ -1,6 +1,8 @@
 """Forms: the inputs of a runbook before it starts, and the evidence of a manual step."""
 
 import os
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -164,6 +166,47 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+class SecretForm(ModalScreen[dict[str, str] | None]):
+    """The secret inputs of a recorded run: the record does not have them."""
+
+    AUTO_FOCUS = ""  # the screen says itself what has the focus
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
+
+    def __init__(self, names: Iterable[str], problem: str) -> None:
+        super().__init__(classes="page")
+        self._names = sorted(names)
+        self._problem = problem
+
+    def compose(self) -> ComposeResult:
+        """One masked field a secret."""
+        with Vertical(classes="box"):
+            yield Label(plain("secret inputs are not recorded: type them again", "bold"), markup=False)
+            with VerticalScroll(id="fields"):
+                for name in self._names:
+                    yield Label(plain(f"{name} (secret)"), markup=False)
+                    hint = "empty: from its source or default"
+                    yield Input(compact=True, placeholder=hint, password=True, id=f"input-{name}")
+            with Horizontal(classes="buttons"):
+                yield Button("Back", compact=True, id="back")
+                yield Button("Continue", compact=True, id="continue", variant="primary")
+            yield Label(plain(self._problem, "bold red"), id="problem", markup=False)
+
+    def on_mount(self) -> None:
+        """Focus the first field."""
+        focus_first(self)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Go on with what was typed, or close."""
+        values = {name: self.query_one(f"#input-{name}", Input).value for name in self._names}
+        given = {name: value for name, value in values.items() if value}
+        self.dismiss(None if event.button.id == "back" else given)
+
+    def action_back(self) -> None:
+        """Close without an answer."""
+        self.dismiss(None)
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """What a person says of a manual step: the evidence, or why not."""
 
@@ -239,7 +282,7 @@ class EvidenceForm(ModalScreen[Evidence | None]):
         if index is None:
             self._say("this step asks for no file")
         else:
-            self.run_worker(self._pick(index), exclusive=True, group="pick")
+            self.run_worker(partial(self._pick, index), exclusive=True, group="pick")
 
     async def _pick(self, index: int) -> None:
         field = self.query_one(f"#piece-{index}", Input)
