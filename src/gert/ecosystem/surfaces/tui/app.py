@@ -4,13 +4,13 @@ import asyncio
 import os
 import traceback
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import App
 from textual.css.query import NoMatches
 
 from gert.ecosystem.host.runs.place import Place
+from gert.ecosystem.surfaces.tui.base import start_work
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.dialogs import problem_text
 from gert.ecosystem.surfaces.tui.home import HomeScreen
@@ -86,7 +86,7 @@ class GertApp(App[int]):
     def _open_file(self, home: HomeScreen, file: str) -> None:
         found = next((each for each in self.desk.runbooks() if each.file == file), None)
         if found is not None:
-            home.run_worker(partial(home.open_runbook, found), exclusive=True, group="open")
+            start_work(home, "open", home.open_runbook, found)
         else:
             home.say(f"`{file}` is not a runbook", is_error=True)
 
@@ -123,7 +123,7 @@ class GertApp(App[int]):
             self.exit_lines = self.screen.summary()
             self.pop_screen()
         home = next(each for each in self.screen_stack if isinstance(each, HomeScreen))
-        home.run_worker(partial(home.show, name), exclusive=True, group="show")
+        start_work(home, "show", home.show, name)
 
     def leave_run(self, screen: RunScreen) -> None:
         """Leave the screen of a run: back to the lists, or out where it was named on the command line."""

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,6 +14,7 @@ from textual.widgets import Button, Checkbox, Input, Label, Select, Static
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.run.options import MODES
 from gert.ecosystem.host.run.world.evidence import attachment
+from gert.ecosystem.surfaces.tui.base import start_work
 from gert.ecosystem.surfaces.tui.keys import FORM, bindings
 from gert.ecosystem.surfaces.tui.picker import FilePicker
 from gert.ecosystem.surfaces.tui.text import plain
@@ -282,7 +282,7 @@ class EvidenceForm(ModalScreen[Evidence | None]):
         if index is None:
             self._say("this step asks for no file")
         else:
-            self.run_worker(partial(self._pick, index), exclusive=True, group="pick")
+            start_work(self, "pick", self._pick, index)
 
     async def _pick(self, index: int) -> None:
         field = self.query_one(f"#piece-{index}", Input)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
@@ -11,7 +10,7 @@ from textual.widgets import ContentSwitcher, DataTable, Footer, Static
 
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.runs.entry import Entry
-from gert.ecosystem.surfaces.tui.base import DeskScreen
+from gert.ecosystem.surfaces.tui.base import DeskScreen, start_work
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.dialogs import Line, copy, problem_text
 from gert.ecosystem.surfaces.tui.forms import Started, StartForm
@@ -160,7 +159,7 @@ class HomeScreen(DeskScreen):
 
     def action_filter(self) -> None:
         """Filter the list."""
-        self.run_worker(self._ask_filter, exclusive=True, group="line")
+        start_work(self, "line", self._ask_filter)
 
     async def _ask_filter(self) -> None:
         said = await self.app.push_screen_wait(Line("filter:", self._filter))
@@ -176,11 +175,11 @@ class HomeScreen(DeskScreen):
         """Enter: open what is under the cursor."""
         found = self._rows[self._list].get(str(event.row_key.value))
         if isinstance(found, Listed):
-            self.run_worker(partial(self.open_runbook, found), exclusive=True, group="open")
+            start_work(self, "open", self.open_runbook, found)
         elif isinstance(found, Entry):
             self.gert.watch_run(found.place, found.run_id)
         elif found is not None:
-            self.run_worker(partial(self.respond, found), exclusive=True, group="open")
+            start_work(self, "open", self.respond, found)
 
     async def open_runbook(self, listed: Listed, problem: str = "", before: Started | None = None) -> None:
         """Show the form of a runbook, and start it when asked to; an error leads back to the form."""

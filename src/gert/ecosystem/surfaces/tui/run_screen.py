@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
@@ -16,7 +15,7 @@ from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, merged
 from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.surfaces.tui import pages
-from gert.ecosystem.surfaces.tui.base import DeskScreen
+from gert.ecosystem.surfaces.tui.base import DeskScreen, start_work
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.dialogs import Confirm, Line, Page, copy, problem_text, save, show_in_pager_of
 from gert.ecosystem.surfaces.tui.feed import RunFeed, Update, output_lines
@@ -165,7 +164,7 @@ class RunScreen(DeskScreen):
     def action_advance(self) -> None:
         """Advance what waits for this key: a manual step, the next call, or an interrupted run."""
         if self.focused is self.pane:
-            self.run_worker(self._advance, exclusive=True, group="advance")
+            start_work(self, "advance", self._advance)
 
     async def _advance(self) -> None:
         state = self.state
@@ -219,12 +218,12 @@ class RunScreen(DeskScreen):
         if not self._tickets:
             self.say("the run waits for no approval")
         else:
-            self.run_worker(partial(self.respond, self._ticket), exclusive=True, group="advance")
+            start_work(self, "advance", self.respond, self._ticket)
 
     def action_rerun(self) -> None:
         """Start a new run from the step under the cursor."""
         if self.selected is not None:
-            self.run_worker(partial(self._rerun, self.selected), exclusive=True, group="advance")
+            start_work(self, "advance", self._rerun, self.selected)
 
     async def _rerun(self, node: Node) -> None:
         question = (
@@ -239,7 +238,7 @@ class RunScreen(DeskScreen):
 
     def action_leave(self) -> None:
         """Leave; a run that is driven goes on unless it is stopped."""
-        self.run_worker(self._leave, exclusive=True, group="leave")
+        start_work(self, "leave", self._leave)
 
     async def _leave(self) -> None:
         if self.status in ("starting", "running") and not self.desk.read_only:
@@ -280,12 +279,12 @@ class RunScreen(DeskScreen):
     def action_log(self) -> None:
         """Everything that the step under the cursor printed."""
         if self.selected is not None:
-            self.run_worker(partial(self._show_log, self.selected, is_saved=False), exclusive=True, group="log")
+            start_work(self, "log", self._show_log, self.selected, is_saved=False)
 
     def action_save(self) -> None:
         """Save what the step under the cursor printed."""
         if self.selected is not None:
-            self.run_worker(partial(self._show_log, self.selected, is_saved=True), exclusive=True, group="log")
+            start_work(self, "log", self._show_log, self.selected, is_saved=True)
 
     async def _show_log(self, node: Node, *, is_saved: bool) -> None:
         lines = await self.attempt(asyncio.to_thread(self._log_of, node.path))
@@ -301,7 +300,7 @@ class RunScreen(DeskScreen):
 
     def action_explain(self) -> None:
         """What the policies decide about each step of this runbook."""
-        self.run_worker(self._explain, exclusive=True, group="explain")
+        start_work(self, "explain", self._explain)
 
     async def _explain(self) -> None:
         if self._start is None or self._start.start is None:
@@ -339,11 +338,11 @@ class RunScreen(DeskScreen):
 
     def action_search(self) -> None:
         """Search the steps by name."""
-        self.run_worker(partial(self._ask_step, "search steps:", self.pane.search), exclusive=True, group="line")
+        start_work(self, "line", self._ask_step, "search steps:", self.pane.search)
 
     def action_go(self) -> None:
         """Go to a step by its id or path."""
-        self.run_worker(partial(self._ask_step, "go to step:", self.pane.go), exclusive=True, group="line")
+        start_work(self, "line", self._ask_step, "go to step:", self.pane.go)
 
     async def _ask_step(self, about: str, find: Callable[[str], bool]) -> None:
         wanted = await self.app.push_screen_wait(Line(about))
