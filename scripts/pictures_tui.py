@@ -68,8 +68,13 @@ async def _until(pilot: Any, holds: Callable[[], bool]) -> None:
 
 
 def _save(app: App[Any], name: str, folder: str) -> None:
+    # A temporary path would be another one in each picture.
+    here = os.path.realpath(os.getcwd())
+    drawn = app.export_screenshot(title="gert-tui").replace(
+        here, "/srv/runbooks".ljust(len(here), "\N{NO-BREAK SPACE}")
+    )
     with open(os.path.join(folder, f"tui-{name}.svg"), "w", encoding="utf-8") as file:
-        file.write(app.export_screenshot(title="gert-tui"))
+        file.write(drawn)
 
 
 def _waits(app: App[Any], kind: str) -> bool:

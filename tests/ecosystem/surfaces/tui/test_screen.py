@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +167,28 @@ def test_an_approval_given_elsewhere_is_seen(desk: Desk) -> None:
         shown = await until(pilot, app, "failed")
         assert "not now" in shown or "rejected" in shown
         await pilot.press("q")
+
+    on_screen(desk, work)
+
+
+def test_an_answer_that_does_not_count_is_named_with_its_reason(desk: Desk, tmp_path: Path) -> None:
+    """The key is unknown to the run."""
+    desk.key = str(tmp_path / "ann.key")
+    command = [sys.executable, "-m", "gert", "keys", "new", "--id", "ann", "--out", desk.key]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+    async def work(app: GertApp, pilot: Any) -> None:
+        screen = await start(app, pilot, "incident", "web-1")
+        await until(pilot, app, "⚠ change approval")
+        await seen(pilot, app, "1 approval: a")
+        await pilot.press("a")
+        dialog = await on_top(pilot, app, Respond)
+        assert dialog.query_one("#key", Input).value == desk.key
+        dialog.query_one("#typed", Input).value = "change"
+        await press_button(app, pilot, "approve")
+        await eventually(pilot, lambda: any("no key `ann` is known" in each.message for each in app._notifications))
+        await seen(pilot, app, "1 approval: a")
+        await cancel(desk, screen)
 
     on_screen(desk, work)
 

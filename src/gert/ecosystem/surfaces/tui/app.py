@@ -51,7 +51,8 @@ class GertApp(App[int]):
     .pair Label { margin-right: 1; color: $text-muted; }
     #request, #fields { height: 1fr; }
     #command { background: $panel; padding: 0 1; }
-    #problem { height: auto; }
+    #problem { height: auto; width: 100%; }
+    .hint { color: $text-muted; }
     """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (72, "-wide")]  # noqa: RUF012 - as in Textual

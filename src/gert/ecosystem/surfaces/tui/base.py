@@ -46,7 +46,9 @@ class DeskScreen(Screen[None]):
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Show a text for a moment."""
-        self.notify(printable(text), severity="error" if is_error else "information", timeout=8, markup=False)
+        self.notify(
+            printable(text), severity="error" if is_error else "information", timeout=8 if is_error else 4, markup=False
+        )
 
     async def attempt(self, work: Awaitable[T]) -> T | None:
         """Await some work; what prevents it is shown."""

@@ -83,6 +83,7 @@ class StartForm(ModalScreen[Started | None]):
             with Horizontal(classes="buttons"):
                 yield Button("Back", compact=True, id="back")
                 yield Button("Start", compact=True, id="start", variant="primary")
+                yield Label("tab next · f2 dry-run", classes="hint")
             yield Label(plain(self._problem, "bold red"), id="problem", markup=False)
 
     def _field(self, name: str, parameter: Parameter, source: str | None) -> Any:
@@ -248,6 +249,8 @@ class EvidenceForm(ModalScreen[Evidence | None]):
                 yield Button("Back", compact=True, id="back")
                 yield Button("Reject", compact=True, id="reject", variant="error")
                 yield Button("Done", compact=True, id="done", variant="success")
+                if any(piece.kind == "attachment" for piece in self._pieces):
+                    yield Label("f3 file", classes="hint")
             yield Label("", id="problem", markup=False)
 
     def on_mount(self) -> None:

@@ -62,6 +62,7 @@ class RunScreen(DeskScreen):
         self._start: says.RunStart | None = None
         self.status = "starting"
         self._tickets: tuple[Any, ...] = ()
+        self._objections: set[tuple[str, int]] = set()
         self._advanced: set[str] = set()
         self._is_reading = False
         self._rest = 0
@@ -138,16 +139,32 @@ class RunScreen(DeskScreen):
         self._write(update)
         for note in update.notes:
             self.notify(printable(note), severity="warning", markup=False)
+        self._show_objections()
         self._show_status()
         if self.status not in _OPEN and not update.is_behind and not self._was_over:
             self._was_over = True
             self._select_failed()
 
     def _write(self, update: Update) -> None:
-        """Decisions and results beside the output that they belong to; one write an update."""
-        lines = [line for event in update.events for line in pages.event_summary(event)]
-        lines += [f"  {one_line(step, 24)} │ {line}" for step, line in output_lines(update.output)]
+        """Decisions and results, and output before the result of its step; one write an update."""
+        lines: list[str] = []
+        output: dict[str, list[str]] = {}
+        for step, line in output_lines(update.output):
+            output.setdefault(step, []).append(f"  {one_line(step, 24)} │ {line}")
+        for event in update.events:
+            if isinstance(event.payload, says.StepComplete):
+                lines += output.pop(event.path or "", ())
+            lines += pages.event_summary(event)
+        lines += [line for rest in output.values() for line in rest]
         self.query_one("#output", OutputLog).add(lines)
+
+    def _show_objections(self) -> None:
+        """Say once of each answer why it does not count."""
+        for view in self._tickets:
+            for number, each in enumerate(view.responses):
+                if each.objection and (view.id, number) not in self._objections:
+                    self._objections.add((view.id, number))
+                    self.say(f"the answer of {each.response.approver} does not count: {each.objection}", is_error=True)
 
     def _select_failed(self) -> None:
         """The run is over: stay at the step that failed."""
@@ -168,15 +185,16 @@ class RunScreen(DeskScreen):
 
     async def _advance(self) -> None:
         state = self.state
+        held = state.held
         manual = self.selected if self.selected is not None and self.selected.status == "waiting" else None
         manual = manual or next(iter(self.steps.waiting), None)
         if manual is not None and manual.kind == "manual" and self.status == "running":
             await self._give_evidence(manual)
         elif self._tickets and not state.is_answered:
             await self.respond(self._ticket)
-        elif state.held is not None:
-            self._advanced.add(state.held.path)
-            await self.attempt(self.desk.advance(self.place, self.run_id, state.held.path))
+        elif held is not None:
+            self._advanced.add(held.path)
+            await self.attempt(self.desk.advance(self.place, self.run_id, held.path))
         elif self.status == "cut-off" or state.is_answered:
             self._was_over = False
             await self._redrive(lambda secrets: self.desk.resume(self.place, self.run_id, secrets))

@@ -25,8 +25,10 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        """Whether no process drives the run, and every approval that it waits for has an answer."""
-        return self.status == "waiting" and all(each.responses for each in self.tickets)
+        """Whether no process drives the run, and every approval that it waits for has an answer that may count."""
+        return self.status == "waiting" and all(
+            any(each.objection is None for each in view.responses) for view in self.tickets
+        )
 
     @property
     def held(self) -> Node | None:
