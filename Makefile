@@ -55,6 +55,7 @@ docs: setup  ## regenerate the generated parts of docs/, and build the site into
 
 pictures: setup  ## make the pictures of the docs again: terminals, the screen, the approval page, a report
 	$(BIN)/python -m scripts.pictures
+	$(BIN)/python -m scripts.pictures_tui
 
 dist: setup  ## build wheel, source package, bill of materials and checksums, and try them on every Python there is
 	$(BIN)/python -m scripts.dist

@@ -69,9 +69,14 @@ async def _until(pilot: Any, holds: Callable[[], bool]) -> None:
 
 
 def _save(app: App[Any], name: str, folder: str) -> None:
+    # A temporary path would be another one in each picture.
+    here = os.path.realpath(os.getcwd())
+    drawn = app.export_screenshot(title="gert-tui").replace(
+        here, "/srv/runbooks".ljust(len(here), "\N{NO-BREAK SPACE}")
+    )
     with open(os.path.join(folder, f"tui-{name}.svg"), "w", encoding="utf-8") as file:
         # No font is loaded from elsewhere: the reader's own serves.
-        file.write(re.sub(r"@font-face \{.*?\}", "", app.export_screenshot(title="gert-tui"), flags=re.DOTALL))
+        file.write(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
 
 
 def _waits(app: App[Any], kind: str) -> bool:

@@ -34,7 +34,7 @@ INCIDENT = """
 apiVersion: kernel/v0
 meta:
   name: incident
-  description: Look, change, confirm
+  description: Update, change, confirm
   governance: {rules: [{writes: [files], action: require-approval}]}
   inputs:
     host: {type: string, required: true, description: Which host}
@@ -74,7 +74,7 @@ meta: {name: slow}
 tools: [sh]
 steps:
   - {id: first, type: tool, tool: sh, action: run, inputs: {script: "echo first"}}
-  - {id: wait, type: tool, tool: sh, action: run, inputs: {script: "echo waiting; sleep 60"}}
+  - {id: wait, type: tool, tool: sh, action: run, inputs: {script: "echo waiting; sleep 600"}}
   - {id: over, type: end, outcome: {category: resolved, code: over}}
 """
 

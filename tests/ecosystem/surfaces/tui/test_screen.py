@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from gert.ecosystem.host.approvals.respond import Verdict
 from gert.ecosystem.surfaces.tui.app import GertApp
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.dialogs import Confirm, Line, Page, Respond
-from gert.ecosystem.surfaces.tui.forms import EvidenceForm, StartForm
+from gert.ecosystem.surfaces.tui.forms import EvidenceForm, SecretForm, StartForm
 from gert.ecosystem.surfaces.tui.home import HomeScreen
 from gert.ecosystem.surfaces.tui.output import OutputLog
 from gert.ecosystem.surfaces.tui.picker import FilePicker
@@ -102,7 +104,7 @@ def test_an_incident_from_alert_to_outcome_by_keyboard(desk: Desk, size: tuple[i
         await on_top(pilot, app, HomeScreen)
 
     app = on_screen(desk, work, size)
-    assert "outcome: resolved: back" in app.parting
+    assert "outcome: resolved: back" in app.exit_lines
 
 
 @pytest.mark.parametrize("size", [(40, 12), (60, 20), (80, 24)])
@@ -169,6 +171,28 @@ def test_an_approval_given_elsewhere_is_seen(desk: Desk) -> None:
     on_screen(desk, work)
 
 
+def test_an_answer_that_does_not_count_is_named_with_its_reason(desk: Desk, tmp_path: Path) -> None:
+    """The key is unknown to the run."""
+    desk.key = str(tmp_path / "ann.key")
+    command = [sys.executable, "-m", "gert", "keys", "new", "--id", "ann", "--out", desk.key]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+    async def work(app: GertApp, pilot: Any) -> None:
+        screen = await start(app, pilot, "incident", "web-1")
+        await until(pilot, app, "⚠ change approval")
+        await seen(pilot, app, "1 approval: a")
+        await pilot.press("a")
+        dialog = await on_top(pilot, app, Respond)
+        assert dialog.query_one("#key", Input).value == desk.key
+        dialog.query_one("#typed", Input).value = "change"
+        await press_button(app, pilot, "approve")
+        await eventually(pilot, lambda: any("no key `ann` is known" in each.message for each in app._notifications))
+        await seen(pilot, app, "1 approval: a")
+        await cancel(desk, screen)
+
+    on_screen(desk, work)
+
+
 def test_a_rejection_from_the_list_of_approvals_names_its_reason(desk: Desk) -> None:
     async def work(app: GertApp, pilot: Any) -> None:
         screen = await start(app, pilot, "incident", "web-1")
@@ -205,9 +229,9 @@ def test_a_failed_run_stays_at_the_failed_step_and_says_what_is_next(desk: Desk)
         await on_top(pilot, app, HomeScreen)
 
     app = on_screen(desk, work)
-    assert any(line.startswith("failed: ") for line in app.parting)
-    assert app.parting[-1].startswith("next: gert rerun ")
-    assert "--from 'bad'" in app.parting[-1]
+    assert any(line.startswith("failed: ") for line in app.exit_lines)
+    assert app.exit_lines[-1].startswith("next: gert rerun ")
+    assert "--from 'bad'" in app.exit_lines[-1]
 
 
 def test_a_rerun_is_confirmed_and_its_run_is_opened(desk: Desk) -> None:
@@ -393,11 +417,11 @@ def test_leaving_asks_and_the_run_goes_on(desk: Desk) -> None:
         await on_top(pilot, app, Confirm)
         app.screen.query_one("#choice-stop", Button).press()
         # The screen ends: there is nothing to pause.
-        while not app.parting or [each.status for each in desk.runs()] != ["cancelled"]:
+        while not app.exit_lines or [each.status for each in desk.runs()] != ["cancelled"]:
             await asyncio.sleep(0.05)
 
     app = on_screen(desk, again, run=(desk.place, desk.find(runs[0][:20])))
-    assert app.parting[0].startswith(f"run {runs[0]}: ")
+    assert app.exit_lines[0].startswith(f"run {runs[0]}: ")
 
 
 def test_step_by_step_each_call_waits_for_enter(desk: Desk) -> None:
@@ -431,8 +455,8 @@ def test_a_dry_run_calls_nothing_and_is_not_among_the_runs(desk: Desk) -> None:
 
     app = on_screen(desk, work)
     assert desk.runs() == []
-    assert not any(line.startswith("next: ") for line in app.parting)
-    (folder,) = desk.rehearsals
+    assert not any(line.startswith("next: ") for line in app.exit_lines)
+    (folder,) = desk.temporary
     desk.close()
     assert not os.path.exists(folder)
 
@@ -448,6 +472,55 @@ def test_a_form_that_is_refused_says_why_and_keeps_what_was_typed(desk: Desk) ->
         assert app.screen.query_one("#input-size", Select).value == "large"
 
     on_screen(desk, work)
+
+
+@pytest.mark.parametrize("key", ["enter", "question_mark", "slash"])
+def test_a_screen_that_is_left_while_a_dialog_opens_does_not_crash(desk: Desk, key: str) -> None:
+    for turns in range(0, 60, 4):
+
+        async def work(app: GertApp, pilot: Any, turns: int = turns) -> None:
+            await until(pilot, app, "incident")
+            app.simulate_key(key)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            app.exit()
+
+        on_screen(desk, work)
+
+
+def test_a_secret_that_cannot_be_resolved_again_is_asked_for_masked(desk: Desk) -> None:
+    (Path(desk.root) / "sealed.yaml").write_text("""
+apiVersion: kernel/v0
+meta: {name: sealed, inputs: {token: {type: string, secret: true, required: true}}}
+tools: [sh]
+steps:
+  - {id: fine, type: tool, tool: sh, action: run, inputs: {script: "echo fine"}}
+  - {id: bad, type: tool, tool: sh, action: run, inputs: {script: "test '{{ .token }}' = hunter22 && exit 3"}}
+  - {id: over, type: end, outcome: {category: resolved, code: over}}
+""")
+
+    async def work(app: GertApp, pilot: Any) -> None:
+        await open_book(app, pilot, "sealed")
+        app.screen.query_one("#input-token", Input).value = "hunter22"
+        await press_button(app, pilot, "start")
+        await on_top(pilot, app, RunScreen)
+        await until(pilot, app, "✗ failed")
+        first = app.screen
+        await select(app, pilot, "bad")
+        await pilot.press("r")
+        await on_top(pilot, app, Confirm)
+        await press_button(app, pilot, "choice-rerun")
+        form = await on_top(pilot, app, SecretForm)
+        assert "`token`" in text_of(app)
+        assert form.query_one("#input-token", Input).password
+        await pilot.press(*"hunter22")
+        assert "hunter22" not in picture(app)
+        await pilot.press("tab", "tab", "enter")
+        await eventually(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen is not first)
+        await until(pilot, app, "exited with 3")
+
+    on_screen(desk, work)
+    assert len(desk.runs()) == 2
 
 
 def test_read_only_starts_and_answers_nothing_and_its_writing_keys_vanish(desk: Desk) -> None:
@@ -701,8 +774,8 @@ def test_a_crash_of_the_screen_harms_no_run_and_prints_no_variables(
         on_screen(desk, work)
     (app,) = apps
     assert app.return_code == 4
-    assert app.parting[0].startswith("the screen ended: RuntimeError in ")
-    assert "hunter22" not in "".join([*app.parting, *capsys.readouterr()])
+    assert app.exit_lines[0].startswith("the screen ended: RuntimeError in ")
+    assert "hunter22" not in "".join([*app.exit_lines, *capsys.readouterr()])
     (entry,) = desk.runs()
     assert entry.status == "running"
     asyncio.run(desk.cancel(desk.place, entry.run_id))

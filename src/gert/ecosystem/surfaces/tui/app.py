@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from textual.app import App
+from textual.css.query import NoMatches
 
 from gert.ecosystem.host.runs.place import Place
+from gert.ecosystem.surfaces.tui.base import start_work
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.dialogs import problem_text
 from gert.ecosystem.surfaces.tui.home import HomeScreen
@@ -49,7 +51,8 @@ class GertApp(App[int]):
     .pair Label { margin-right: 1; color: $text-muted; }
     #request, #fields { height: 1fr; }
     #command { background: $panel; padding: 0 1; }
-    #problem { height: auto; }
+    #problem { height: auto; width: 100%; }
+    .hint { color: $text-muted; }
     """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (72, "-wide")]  # noqa: RUF012 - as in Textual
@@ -68,7 +71,7 @@ class GertApp(App[int]):
         self._file = file
         self._last = run
         self._has_mouse = True
-        self.parting: list[str] = []
+        self.exit_lines: list[str] = []
         """What is printed on the normal screen afterwards."""
 
     def on_mount(self) -> None:
@@ -84,7 +87,7 @@ class GertApp(App[int]):
     def _open_file(self, home: HomeScreen, file: str) -> None:
         found = next((each for each in self.desk.runbooks() if each.file == file), None)
         if found is not None:
-            home.run_worker(home.open_runbook(found), exclusive=True, group="open")
+            start_work(home, "open", home.open_runbook, found)
         else:
             home.say(f"`{file}` is not a runbook", is_error=True)
 
@@ -118,14 +121,14 @@ class GertApp(App[int]):
     def show_list(self, name: str) -> None:
         """Show a list; a run that is shown goes on without the screen."""
         if isinstance(self.screen, RunScreen):
-            self.parting = self.screen.summary()
+            self.exit_lines = self.screen.summary()
             self.pop_screen()
         home = next(each for each in self.screen_stack if isinstance(each, HomeScreen))
-        home.run_worker(home.show(name), exclusive=True, group="show")
+        start_work(home, "show", home.show, name)
 
     def leave_run(self, screen: RunScreen) -> None:
         """Leave the screen of a run: back to the lists, or out where it was named on the command line."""
-        self.parting = screen.summary()
+        self.exit_lines = screen.summary()
         if self._run == (screen.place, screen.run_id):
             self.exit(0)
         else:
@@ -146,7 +149,10 @@ class GertApp(App[int]):
 
         So may the message of an error that is not gert's own: the place of the error is enough to report it.
         """
-        self.parting = [f"the screen ended: {_where(error)}", "runs go on: `gert run list` shows them"]
+        if isinstance(error, NoMatches) and (self._exit or not self.is_running):
+            # The screen was left while a form was opening: its widgets look for parts that are gone already.
+            return
+        self.exit_lines = [f"the screen ended: {_where(error)}", "runs go on: `gert run list` shows them"]
         if self._exception is None:
             # Tests see it.
             self._exception = error

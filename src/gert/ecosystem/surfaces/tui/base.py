@@ -1,8 +1,10 @@
 """What the screens have in common: the command bar, help, lists by number, the mouse, and no writing when read-only."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from gert.ecosystem.surfaces.tui.desk import Desk
@@ -15,6 +17,13 @@ if TYPE_CHECKING:
     from gert.ecosystem.surfaces.tui.app import GertApp
 
 T = TypeVar("T")
+
+
+def start_work(
+    screen: DOMNode, group: str, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any, **options: Any
+) -> None:
+    """Work beside the keys, in place of what its group does; where the screen is left first, nothing is begun."""
+    screen.run_worker(cast("Any", partial(work, *arguments, **options)), exclusive=True, group=group)
 
 
 class DeskScreen(Screen[None]):
@@ -37,7 +46,9 @@ class DeskScreen(Screen[None]):
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Show a text for a moment."""
-        self.notify(printable(text), severity="error" if is_error else "information", timeout=8, markup=False)
+        self.notify(
+            printable(text), severity="error" if is_error else "information", timeout=8 if is_error else 4, markup=False
+        )
 
     async def attempt(self, work: Awaitable[T]) -> T | None:
         """Await some work; what prevents it is shown."""
@@ -73,7 +84,7 @@ class DeskScreen(Screen[None]):
 
     def action_command(self) -> None:
         """Open the command bar."""
-        self.run_worker(self._ask_command(), exclusive=True, group="line")
+        start_work(self, "line", self._ask_command)
 
     async def _ask_command(self) -> None:
         said = await self.app.push_screen_wait(Line(":"))

@@ -5,7 +5,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +26,7 @@ from gert.kernel.engine.inputs import GivenInput
 from gert.kernel.events.vocabulary import RunMode
 
 MOST_RUNS = 200
+NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Desk(msgspec.Struct, kw_only=True):
@@ -45,7 +47,7 @@ class Desk(msgspec.Struct, kw_only=True):
     read_only: bool = False
     steps: bool = False
     catalogue: Any = None
-    rehearsals: list[str] = msgspec.field(default_factory=list)
+    temporary: list[str] = msgspec.field(default_factory=list)
 
     @property
     def modes(self) -> tuple[RunMode, ...]:
@@ -74,14 +76,14 @@ class Desk(msgspec.Struct, kw_only=True):
     def tickets(self) -> list[TicketView]:
         """The open tickets, oldest first."""
 
-        async def look() -> list[TicketView]:
+        async def read() -> list[TicketView]:
             try:
                 async with open_tickets(self.place, self.environ) as tickets:
                     return await tickets.all("pending")
             except NoLedger:
                 return []
 
-        return asyncio.run(look())
+        return asyncio.run(read())
 
     def find(self, run_id: str) -> str:
         """The id of the run with this prefix."""
@@ -97,16 +99,16 @@ class Desk(msgspec.Struct, kw_only=True):
     async def start(
         self, file: str, values: Mapping[str, str], mode: RunMode, scenario: str | None = None
     ) -> tuple[Launched, Place]:
-        """Start a run in a process of its own; a rehearsal is recorded in a ledger of its own, which is temporary."""
+        """Start a run in a process of its own; unless it is real, it is recorded in a temporary ledger."""
         place = self.place
         db = self.db
         if mode != "real":
-            self.rehearsals.append(tempfile.mkdtemp(prefix="gert-tui-"))
-            db = os.path.join(self.rehearsals[-1], "rehearsal.db")
+            self.temporary.append(tempfile.mkdtemp(prefix="gert-tui-"))
+            db = os.path.join(self.temporary[-1], "runs.db")
             place = Place(place.state, db, None, place.here)
         options = RunOptions(
             file=file,
-            given={name: GivenInput(value) for name, value in values.items()},
+            given=_given(values),
             mode=mode,
             scenario=scenario,
             actor=self.actor,
@@ -118,14 +120,19 @@ class Desk(msgspec.Struct, kw_only=True):
         )
         return await start_run(options, self.environ), place
 
-    async def resume(self, place: Place, run_id: str) -> Launched:
-        """Resume a run in a process of its own."""
-        options = ResumeOptions(run_id=run_id, **self._where(place), actor=self.actor, steps=self.steps)
+    async def resume(self, place: Place, run_id: str, secrets: Mapping[str, str] = NONE) -> Launched:
+        """Resume a run in a process of its own.
+
+        secrets: secret inputs that cannot be resolved again
+        """
+        given = _given(secrets)
+        options = ResumeOptions(run_id=run_id, given=given, **self._where(place), actor=self.actor, steps=self.steps)
         return await resume_run(options, self.environ)
 
-    async def rerun(self, place: Place, run_id: str, step: str) -> Launched:
+    async def rerun(self, place: Place, run_id: str, step: str, secrets: Mapping[str, str] = NONE) -> Launched:
         """Start a new run from a step of an earlier one, in a process of its own."""
-        options = RerunOptions(run_id=run_id, step=step, **self._where(place), actor=self.actor, steps=self.steps)
+        where, given = self._where(place), _given(secrets)
+        options = RerunOptions(run_id=run_id, step=step, given=given, **where, actor=self.actor, steps=self.steps)
         return await rerun_run(options, self.environ)
 
     def _where(self, place: Place) -> dict[str, Any]:
@@ -133,13 +140,13 @@ class Desk(msgspec.Struct, kw_only=True):
         dsn = self.dsn if place.dsn is not None else None
         return {"state_dir": None if place.database is not None else place.state, "db": place.db, "dsn": dsn}
 
-    def is_rehearsal(self, place: Place) -> bool:
-        """Whether runs there are rehearsals, which are gone when the screen is closed."""
-        return place.db is not None and os.path.dirname(place.db) in self.rehearsals
+    def is_temporary(self, place: Place) -> bool:
+        """Whether the ledger is a temporary one, which is gone when the screen is closed."""
+        return place.db is not None and os.path.dirname(place.db) in self.temporary
 
     def close(self) -> None:
-        """Remove the ledgers of rehearsals."""
-        for folder in self.rehearsals:
+        """Remove the temporary ledgers."""
+        for folder in self.temporary:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def respond(self, verdict: Verdict) -> Given:
@@ -157,8 +164,12 @@ class Desk(msgspec.Struct, kw_only=True):
         """Let a call begin."""
         await advance_run(self._sender(place), run_id, self.environ, path)
 
-    async def give(
+    async def give_evidence(
         self, place: Place, run_id: str, path: str, evidence: Mapping[str, Any] | None, reject: str | None
     ) -> None:
         """Give evidence of a manual step, or reject it."""
         await give_evidence(self._sender(place), run_id, path, self.environ, evidence, reject)
+
+
+def _given(values: Mapping[str, str]) -> dict[str, GivenInput]:
+    return {name: GivenInput(value) for name, value in values.items()}

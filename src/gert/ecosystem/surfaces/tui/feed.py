@@ -1,4 +1,4 @@
-"""Reads a run from its ledger for the screen: events and output since the last look, in a thread of its own."""
+"""Reads a run from its ledger for the screen: events and output since the last read, in a thread of its own."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -18,12 +18,12 @@ from gert.kernel.foundation.text import CONTROL_SEQUENCE, printable
 from gert.kernel.runbook.program import Program
 
 MOST_EVENTS: Final = 2000
-"""Events that are shown in one go; the rest follows at the next look."""
+"""Events that are shown in one go; the rest follows at the next read."""
 MOST_LINES: Final = 4000
 LONGEST_LINE: Final = 2000
 
 
-class Look(msgspec.Struct):
+class Update(msgspec.Struct):
     """What is new of a run."""
 
     events: list[Envelope]
@@ -34,7 +34,7 @@ class Look(msgspec.Struct):
 
 
 class RunFeed:
-    """One run, read incrementally, in whatever thread; closing it waits for a look that is under way."""
+    """One run, read incrementally, in whatever thread; closing it waits for a read that is under way."""
 
     def __init__(self, place: Place, run_id: str) -> None:
         self._lock = threading.Lock()
@@ -45,19 +45,19 @@ class RunFeed:
         self._notes = 0
         self._logs = Logs(self._runs.reader, run_id)
 
-    def look(self) -> Look | None:
-        """What is new since the last look; nothing after it was closed."""
+    def read(self) -> Update | None:
+        """What is new since the last read; nothing after it was closed."""
         with self._lock:
-            return None if self._is_closed else self._look()
+            return None if self._is_closed else self._read()
 
-    def _look(self) -> Look:
-        entry = self._runs.entry(self.run_id)
-        archive = self._runs.reader
-        lines = archive.ask(lambda ledger: ledger.lines(self.run_id, self._seen, MOST_EVENTS))
+    def _read(self) -> Update:
+        lines = self._runs.reader.ask(lambda ledger: ledger.lines(self.run_id, self._seen, MOST_EVENTS))
         self._seen += len(lines)
+        # After the events: a status that is older than they are would be that of a run without a driver.
+        entry = self._runs.entry(self.run_id)
         events = [decode(line) for line in lines]
         output = list(merged(self._logs.read())) if entry.kind == "runbook" else []
-        return Look(events, output, entry, is_behind=self._seen < entry.events, notes=self._new_notes())
+        return Update(events, output, entry, is_behind=self._seen < entry.events, notes=self._new_notes())
 
     def _new_notes(self) -> list[str]:
         messages = self._runs.reader.ask(lambda ledger: ledger.messages(self.run_id, since=self._notes))

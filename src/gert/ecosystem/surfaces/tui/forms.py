@@ -1,6 +1,7 @@
 """Forms: the inputs of a runbook before it starts, and the evidence of a manual step."""
 
 import os
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -13,6 +14,7 @@ from textual.widgets import Button, Checkbox, Input, Label, Select, Static
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.run.options import MODES
 from gert.ecosystem.host.run.world.evidence import attachment
+from gert.ecosystem.surfaces.tui.base import start_work
 from gert.ecosystem.surfaces.tui.keys import FORM, bindings
 from gert.ecosystem.surfaces.tui.picker import FilePicker
 from gert.ecosystem.surfaces.tui.text import plain
@@ -81,6 +83,7 @@ class StartForm(ModalScreen[Started | None]):
             with Horizontal(classes="buttons"):
                 yield Button("Back", compact=True, id="back")
                 yield Button("Start", compact=True, id="start", variant="primary")
+                yield Label("tab next · f2 dry-run", classes="hint")
             yield Label(plain(self._problem, "bold red"), id="problem", markup=False)
 
     def _field(self, name: str, parameter: Parameter, source: str | None) -> Any:
@@ -164,6 +167,47 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+class SecretForm(ModalScreen[dict[str, str] | None]):
+    """The secret inputs of a recorded run: the record does not have them."""
+
+    AUTO_FOCUS = ""  # the screen says itself what has the focus
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
+
+    def __init__(self, names: Iterable[str], problem: str) -> None:
+        super().__init__(classes="page")
+        self._names = sorted(names)
+        self._problem = problem
+
+    def compose(self) -> ComposeResult:
+        """One masked field a secret."""
+        with Vertical(classes="box"):
+            yield Label(plain("secret inputs are not recorded: type them again", "bold"), markup=False)
+            with VerticalScroll(id="fields"):
+                for name in self._names:
+                    yield Label(plain(f"{name} (secret)"), markup=False)
+                    hint = "empty: from its source or default"
+                    yield Input(compact=True, placeholder=hint, password=True, id=f"input-{name}")
+            with Horizontal(classes="buttons"):
+                yield Button("Back", compact=True, id="back")
+                yield Button("Continue", compact=True, id="continue", variant="primary")
+            yield Label(plain(self._problem, "bold red"), id="problem", markup=False)
+
+    def on_mount(self) -> None:
+        """Focus the first field."""
+        focus_first(self)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Go on with what was typed, or close."""
+        values = {name: self.query_one(f"#input-{name}", Input).value for name in self._names}
+        given = {name: value for name, value in values.items() if value}
+        self.dismiss(None if event.button.id == "back" else given)
+
+    def action_back(self) -> None:
+        """Close without an answer."""
+        self.dismiss(None)
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """What a person says of a manual step: the evidence, or why not."""
 
@@ -205,6 +249,8 @@ class EvidenceForm(ModalScreen[Evidence | None]):
                 yield Button("Back", compact=True, id="back")
                 yield Button("Reject", compact=True, id="reject", variant="error")
                 yield Button("Done", compact=True, id="done", variant="success")
+                if any(piece.kind == "attachment" for piece in self._pieces):
+                    yield Label("f3 file", classes="hint")
             yield Label("", id="problem", markup=False)
 
     def on_mount(self) -> None:
@@ -239,7 +285,7 @@ class EvidenceForm(ModalScreen[Evidence | None]):
         if index is None:
             self._say("this step asks for no file")
         else:
-            self.run_worker(self._pick(index), exclusive=True, group="pick")
+            start_work(self, "pick", self._pick, index)
 
     async def _pick(self, index: int) -> None:
         field = self.query_one(f"#piece-{index}", Input)

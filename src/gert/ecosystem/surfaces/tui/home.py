@@ -10,12 +10,12 @@ from textual.widgets import ContentSwitcher, DataTable, Footer, Static
 
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.runs.entry import Entry
-from gert.ecosystem.surfaces.tui.base import DeskScreen
+from gert.ecosystem.surfaces.tui.base import DeskScreen, start_work
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.dialogs import Line, copy, problem_text
 from gert.ecosystem.surfaces.tui.forms import Started, StartForm
 from gert.ecosystem.surfaces.tui.keys import HOME, Key, bindings
-from gert.ecosystem.surfaces.tui.text import STANDINGS, plain, seconds, status_words, utc_now
+from gert.ecosystem.surfaces.tui.text import RUN_MARKS, plain, seconds, status_words, utc_now
 from gert.errors import GertError
 from gert.kernel.foundation.text import one_line, printable
 from gert.kernel.runbook.documents.runbook import Runbook
@@ -47,7 +47,7 @@ class HomeScreen(DeskScreen):
         self._list = first
         self._filter = ""
         self._rows: dict[str, dict[str, Any]] = {name: {} for name in NUMBERS}
-        self._is_looking = False
+        self._is_reading = False
 
     def compose(self) -> ComposeResult:
         """A title and the lists."""
@@ -69,9 +69,9 @@ class HomeScreen(DeskScreen):
     # --- looking
 
     async def _tick(self) -> None:
-        if self._is_looking or not self.is_current:
+        if self._is_reading or not self.is_current:
             return
-        self._is_looking = True
+        self._is_reading = True
         read: dict[str, Callable[[], list[Any]]] = {
             "runbooks": self.desk.runbooks,
             "runs": self.desk.runs,
@@ -83,7 +83,7 @@ class HomeScreen(DeskScreen):
             self._title(problem_text(problem))
             return
         finally:
-            self._is_looking = False
+            self._is_reading = False
         if self.is_attached:
             self._fill(found)
 
@@ -159,7 +159,7 @@ class HomeScreen(DeskScreen):
 
     def action_filter(self) -> None:
         """Filter the list."""
-        self.run_worker(self._ask_filter(), exclusive=True, group="line")
+        start_work(self, "line", self._ask_filter)
 
     async def _ask_filter(self) -> None:
         said = await self.app.push_screen_wait(Line("filter:", self._filter))
@@ -175,11 +175,11 @@ class HomeScreen(DeskScreen):
         """Enter: open what is under the cursor."""
         found = self._rows[self._list].get(str(event.row_key.value))
         if isinstance(found, Listed):
-            self.run_worker(self.open_runbook(found), exclusive=True, group="open")
+            start_work(self, "open", self.open_runbook, found)
         elif isinstance(found, Entry):
             self.gert.watch_run(found.place, found.run_id)
         elif found is not None:
-            self.run_worker(self.respond(found), exclusive=True, group="open")
+            start_work(self, "open", self.respond, found)
 
     async def open_runbook(self, listed: Listed, problem: str = "", before: Started | None = None) -> None:
         """Show the form of a runbook, and start it when asked to; an error leads back to the form."""
@@ -214,7 +214,7 @@ def _run_row(entry: Entry) -> tuple[str, list[Any]]:
     outcome = f"{found.outcome[0]}: {found.outcome[1]}" if found is not None and found.outcome is not None else ""
     failure = one_line(found.failure or "", 60) if found is not None and found.failure else ""
     ago = f"{seconds(utc_now() - entry.started)} ago" if entry.started is not None else ""
-    mark, style = STANDINGS.get(entry.status, ("", ""))
+    mark, style = RUN_MARKS.get(entry.status, ("", ""))
     return entry.run_id, [
         plain(entry.run_id),
         plain(found.runbook if found is not None else "agent run"),

@@ -67,7 +67,7 @@ RUN: Final = (
         "gert approvals show TICKET", show=False),
     Key("run.variables", "v", "variables", "Vars", "variables that the step may see, secrets masked",
         "gert run show RUN --json, gert trace show RUN"),
-    Key("run.contract", "c", "contract", "Contract", "contract and deciding rule of the step",
+    Key("run.contract", "c", "contract", "Rule", "contract and deciding rule of the step",
         "gert explain RUNBOOK STEP"),
     Key("run.trace", "t", "trace", "Trace", "events of the run", "gert trace show RUN"),
     Key("run.log", "l", "log", "Log", "full output of the step", "gert logs RUN STEP"),

@@ -62,7 +62,7 @@ def command(file: str | None, run_id: str | None, **options: Any) -> int:
         app.run()
     finally:
         desk.close()
-    for line in app.parting:
+    for line in app.exit_lines:
         click.echo(line)
     return app.return_code or 0
 

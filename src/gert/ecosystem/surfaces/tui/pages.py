@@ -121,7 +121,7 @@ def pairs(rows: Iterable[tuple[str, Any]]) -> list[str]:
     return [f"{name + ':':<{width}}{value}" for name, value in listed]
 
 
-def event_said(event: Envelope) -> list[str]:
+def event_summary(event: Envelope) -> list[str]:
     """The line of an event in the output, if it has one."""
     said = event.payload
     where = printable(event.path or "")
@@ -141,9 +141,9 @@ def event_said(event: Envelope) -> list[str]:
     return []
 
 
-def last_words(run_id: str, standing: str, tree: StepTree, command: str | None) -> list[str]:
+def exit_summary(run_id: str, status: str, tree: StepTree, command: str | None) -> list[str]:
     """What is printed on the normal screen afterwards: the steps, what failed, and the next command."""
-    lines = [f"run {run_id}: {standing}"]
+    lines = [f"run {run_id}: {status}"]
     begun = [node for node in tree.walk() if node.status not in ("pending", "part")]
     for node in begun[:_MOST_STEPS]:
         lines.append(f"{'  ' * node.path.count('/')}{node.mark} {node.name} {node.duration}".rstrip())

@@ -134,7 +134,7 @@ class StepTree:
 
     # --- what happens
 
-    def take(self, event: Envelope) -> None:
+    def fold(self, event: Envelope) -> None:
         """Fold one event."""
         said = event.payload
         follow = _FOLLOW.get(type(said))

@@ -21,7 +21,7 @@ STYLES: Final = {
     "pending": "dim",
     "part": "",
 }
-STANDINGS: Final = {
+RUN_MARKS: Final = {
     "running": ("→", "bold cyan"),
     "waiting": ("⚠", "bold yellow"),
     "cut-off": ("⚠", "bold yellow"),
