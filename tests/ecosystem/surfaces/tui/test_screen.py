@@ -461,6 +461,32 @@ def test_a_dry_run_calls_nothing_and_is_not_among_the_runs(desk: Desk) -> None:
     assert not os.path.exists(folder)
 
 
+def test_the_first_run_creates_a_ledger_that_is_named_and_not_there(desk: Desk, tmp_path: Path) -> None:
+    desk.db, desk.state_dir = str(tmp_path / "new.db"), None
+
+    async def work(app: GertApp, pilot: Any) -> None:
+        await start(app, pilot, "broken")
+        await until(pilot, app, "✗ failed")
+
+    assert desk.runs() == []
+    on_screen(desk, work)
+    assert len(desk.runs()) == 1
+
+
+def test_a_run_of_another_project_is_found_where_it_is_recorded(desk: Desk, tmp_path: Path) -> None:
+    """The screen was started elsewhere."""
+    desk.state_dir = None
+    desk.environ = {**desk.environ, "XDG_STATE_HOME": str(tmp_path / "own")}
+    (Path(desk.root) / ".gert").mkdir()
+
+    async def work(app: GertApp, pilot: Any) -> None:
+        await start(app, pilot, "broken")
+        await until(pilot, app, "✗ failed")
+
+    on_screen(desk, work)
+    assert len(desk.runs()) == 1
+
+
 def test_a_form_that_is_refused_says_why_and_keeps_what_was_typed(desk: Desk) -> None:
     async def work(app: GertApp, pilot: Any) -> None:
         await open_book(app, pilot, "incident")

@@ -56,8 +56,12 @@ class Desk(msgspec.Struct, kw_only=True):
 
     @property
     def place(self) -> Place:
-        """Where runs are recorded."""
-        return place_for(self.state_dir, self.db, self.environ, self.dsn)
+        """Where runs are recorded: as `gert exec` of a runbook of the folder records them."""
+        # The first run creates a ledger that is not there; where nothing may be started, the name is wrong.
+        is_new = self.db is not None and not self.read_only and not os.path.exists(self.db)
+        db, folder = None if is_new else self.db, os.path.realpath(self.root)
+        found = place_for(self.state_dir, db, self.environ, self.dsn, folder)
+        return Place(found.state, self.db, None, found.here) if is_new else found
 
     # --- looking
 
