@@ -60,7 +60,7 @@ def test_outputs_are_keyed_by_agent(skeleton: list[dict[str, Any]]) -> None:
     assert {name: list(agents) for name, agents in items.items()} == {
         "round_0": ["advocate", "skeptic", "analyst"], "round_1": ["advocate", "skeptic", "analyst"]
     }  # fmt: skip
-    assert "nobody on call reads Rust" in items["round_0"]["skeptic"]["response"]
+    assert "no one on call reads Rust" in items["round_0"]["skeptic"]["response"]
     assert items["round_0"]["skeptic"]["usage"]["provider"] == "script"
 
 
