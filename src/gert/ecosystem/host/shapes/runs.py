@@ -304,8 +304,10 @@ class ShownRunbookRun(ShownRun):
     file: the runbook it was started with
     in_doubt: calls that have no result
     signed_by: the key of its seal
+    steps: those that ended, the last ones unless `--all` is given
     """
 
+    steps: list[StepResult]
     last_event: str | None
     file: str | None
     host: str | None

@@ -1,11 +1,38 @@
 """The steps of a run for scripts: what each came to, in the order they ended."""
 
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
+import click
+
 from gert.ecosystem.host.run.observer import SilentObserver
-from gert.kernel.events.envelope import Envelope
+from gert.ecosystem.surfaces.cli.render.text import STATUS
+from gert.errors import TraceError
+from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import StepComplete, StepStart
+from gert.kernel.foundation.text import one_line, printable
+
+
+def recorded_steps(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The steps of a recorded run; lines that cannot be read are for `gert trace verify`."""
+    found = StepResults()
+    for line in lines:
+        with suppress(TraceError):
+            event = decode(line)
+            if event.payload is not None:
+                found.said(event, event.payload)
+    return found.steps
+
+
+def step_line(step: Mapping[str, Any]) -> str:
+    """One step on a line: how it ended, its path and title, how long it took, and why it failed or was skipped."""
+    mark, colour = STATUS.get(step["status"], ("?", ""))
+    failure = step.get("failure")
+    why = failure["message"] if failure else step.get("reason", "") if step["status"] == "skipped" else ""
+    words = [printable(step["path"]), printable(step.get("title", "")), step.get("duration", ""), one_line(why, 200)]
+    return f"  {click.style(mark, fg=colour or None)} {'  '.join(word for word in words if word)}"
 
 
 class StepResults(SilentObserver):

@@ -37,6 +37,7 @@ from gert.ecosystem.surfaces.cli.render.run_text import (
     as_document,
     row,
 )
+from gert.ecosystem.surfaces.cli.render.step_results import recorded_steps, step_line
 from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
 from gert.errors import GertError, TraceError
 from gert.kernel.events.envelope import Envelope, decode
@@ -107,21 +108,30 @@ def list_(
 
 
 @command.command(epilog="Example: gert run show 20260228-1430")
-@click.option("--all", "whole", is_flag=True, help=f"Show the whole timeline (default: the last {MOST_SHOWN} items).")
+@click.option("--all", "whole", is_flag=True, help=f"Show all steps or items (default: the last {MOST_SHOWN}).")
 @run_argument
 def show(run_id: str, whole: bool, ledger: LedgerChoice, as_json: bool) -> int:
-    """Show what a run was started with, its status, and what to do next.
+    """Show what a run was started with, its steps, its status, and what to do next.
 
-    Of an agent run also a timeline: turns, model and tool calls, decisions, approvals, drift and cost.
+    Of an agent run a timeline: turns, model and tool calls, decisions, approvals, drift and cost.
     """
     with open_runs(*ledger) as runs:
         entry = runs.whole_entry(runs.find(run_id))
         timeline = timeline_of(runs.lines(entry)) if entry.kind == "agent" else None
+        steps = recorded_steps(runs.lines(entry)) if entry.kind == "runbook" else []
+    shown = steps if whole else steps[-MOST_SHOWN:]
     if as_json:
-        print_json(as_document(entry) | ({} if timeline is None else as_data(timeline, whole=whole)))
+        added = {} if timeline is None else as_data(timeline, whole=whole)
+        print_json(as_document(entry) | added | ({"steps": shown} if entry.kind == "runbook" else {}))
     else:
         for line in about(entry, now()):
             print_line(line)
+        if shown:
+            print_line()
+            left_out = len(steps) - len(shown)
+            print_line(f"steps (the last {len(shown):,} of {len(steps):,}; --all shows all):" if left_out else "steps:")
+        for each in shown:
+            print_line(step_line(each))
         for line in () if timeline is None else timeline_lines(timeline, None if whole else MOST_SHOWN):
             print_line(line)
     return 0

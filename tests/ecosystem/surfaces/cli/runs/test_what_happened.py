@@ -1,0 +1,169 @@
+"""Finding out what happened: why runs failed, each error once, newlines that can be seen, hints that name the fix."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ecosystem.surfaces.cli.terminal import Terminal
+from tests.ecosystem.surfaces.cli.workbench import ALLOW, END, Project, note
+
+BAD = ["sh", "-c", "echo the disk is gone >&2; exit 3"]
+STEP: dict[str, Any] = {"id": "bad", "type": "tool", "tool": "bad"}
+
+
+def failing(project: Project, *steps: dict[str, Any]) -> None:
+    project.tool("bad", BAD)
+    project.runbook(note("one"), *(steps or (STEP,)), tools=["note", "bad"])
+
+
+def test_a_list_of_runs_says_why_one_failed(project: Project) -> None:
+    failing(project)
+    project.exec().ended(3)
+    listed = project.gert("run", "list").ended(0).out
+    assert "bad: `sh` exited with 3: the disk is gone" in listed
+    (row,) = json.loads(project.gert("run", "list", "--json").out)
+    assert row["why"] == "bad: `sh` exited with 3: the disk is gone"
+
+
+def test_a_run_is_shown_with_its_steps_and_why_one_failed(project: Project) -> None:
+    failing(project)
+    project.exec().ended(3)
+    shown = project.gert("run", "show", "last").ended(0).out
+    assert re.search(r"✓ one  .*\n  ✗ bad  .*the disk is gone", shown)
+    steps = project.gert("run", "show", "last", "--json").ended(0).said["steps"]
+    assert [(each["path"], each["status"]) for each in steps] == [("one", "success"), ("bad", "failed")]
+
+
+def test_a_narrow_terminal_drops_the_reason_and_keeps_id_and_status(project: Project) -> None:
+    failing(project)
+    project.exec().ended(3)
+    narrow = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
+    with Terminal(project, command=("run", "list"), environ=narrow) as terminal:
+        terminal.ended(0)
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", terminal.screen).splitlines())) <= 80
+    assert project.run().id in terminal.screen
+    assert "failed" in terminal.screen
+    assert "the disk is gone" not in terminal.screen
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param((STEP,), id="a step"),
+        pytest.param(({"id": "g", "type": "group", "steps": [STEP]},), id="in a group"),
+        pytest.param(
+            ({"id": "r", "type": "repeat", "repeat": {"max": 2, "until": "{{ false }}", "steps": [STEP]}},),
+            id="in a repeat",
+        ),
+        pytest.param(({**STEP, "for_each": {"over": ["a"], "as": "x"}},), id="in a loop"),
+        pytest.param(
+            (
+                {
+                    "id": "p",
+                    "type": "parallel",
+                    "branches": [{"label": "a", "steps": [STEP]}, {"label": "b", "steps": [note("x")]}],
+                },
+            ),
+            id="in a lane",
+        ),
+    ],
+)
+def test_an_error_is_printed_once(project: Project, steps: tuple[dict[str, Any], ...]) -> None:
+    failing(project, *steps)
+    ran = project.exec().ended(3)
+    assert (ran.out + ran.err).count("the disk is gone") == 1
+    shown = project.gert("trace", "show", "last").ended(0)
+    assert shown.out.count("the disk is gone") == 1
+
+
+def test_quiet_runs_print_the_error_once(project: Project) -> None:
+    failing(project)
+    ran = project.exec("--quiet").ended(3)
+    assert (ran.out + ran.err).count("the disk is gone") == 1
+
+
+def test_newlines_in_values_can_be_seen(project: Project) -> None:
+    project.runbook(note("one", "{{ .text }}"), inputs={"text": {"type": "string", "default": "a\nb"}})
+    shown = [project.exec().ended(0).out, project.gert("run", "show", "last").out]
+    shown += [project.gert("trace", "show", "last", "-v").out]
+    assert [text for text in shown if "a ⏎ b" not in text] == []
+
+
+def test_strict_marks_the_file_that_makes_it_fail(project: Project) -> None:
+    project.write(
+        "tools/old.tool.yaml",
+        {
+            "apiVersion": "tool/v0",
+            "meta": {"name": "old"},
+            "contract": {"side_effects": False},
+            "actions": {"a": {"argv": ["true"]}},
+        },
+    )
+    lenient = project.gert("validate", "tools").ended(0)
+    assert "✓ tools/old.tool.yaml" in lenient.out
+    strict = project.gert("validate", "tools", "--strict").ended(1)
+    assert "✗ tools/old.tool.yaml" in strict.out
+    files = project.gert("validate", "tools", "--strict", "--json").ended(1).said["files"]
+    assert [each["valid"] for each in files if "old" in each["file"]] == [False]
+
+
+class TestHintsNameTheFix:
+    def test_a_name_without_its_dot(self, project: Project) -> None:
+        project.runbook(note("one", "{{ n }}"), inputs={"n": {"type": "string", "default": "x"}})
+        assert "hint: write `.n` for data" in project.gert("validate", "book.yaml").ended(1).out
+
+    @pytest.mark.parametrize(
+        ("document", "line"),
+        [
+            ({"meta": {"name": "b"}, "steps": [END]}, "kernel/v0"),
+            ({"meta": {"name": "t"}, "actions": {"a": {"argv": ["true"]}}}, "tool/v0"),
+            ({"meta": {"name": "p"}, "governance": ALLOW}, "policy/v0"),
+        ],
+        ids=["runbook", "tool", "policy"],
+    )
+    def test_no_version(self, project: Project, document: dict[str, Any], line: str) -> None:
+        project.write("x.yaml", document)
+        assert f"begin the file with `apiVersion: {line}`" in project.gert("validate", "x.yaml").ended(1).out
+
+    def test_an_action_that_drops_effects(self, project: Project) -> None:
+        contract = {"effects": ["network"], "writes": []}
+        actions = {"a": {"argv": ["true"], "contract": {"effects": ["files"]}}}
+        tool = {"apiVersion": "tool/v0", "meta": {"name": "t"}, "contract": contract, "actions": actions}
+        project.write("tools/t.tool.yaml", tool)
+        said = project.gert("validate", "tools").ended(1).out
+        assert "repeat `network`, or move `effects` from the tool to its actions" in said
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+    def test_a_full_disk_names_the_run_to_resume(self, project: Project, tmp_path: Path) -> None:
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk], check=False, capture_output=True
+        )
+        if mounted.returncode:
+            pytest.skip("no disk can be mounted here")
+        try:
+            project.tool(
+                "fill",
+                [
+                    "sh",
+                    "-c",
+                    f"[ -e done ] || {{ : > done; dd if=/dev/zero of={disk}/filler bs=4k 2>/dev/null; }}; true",
+                ],
+            )
+            project.tool("big", ["sh", "-c", "head -c 50000 /dev/urandom | od"])
+            filled = {"id": "fill", "type": "tool", "tool": "fill"}
+            big = {"id": "big", "type": "tool", "tool": "big"}
+            project.runbook(note("one"), filled, big, note("two"), tools=["note", "fill", "big"])
+            ran = project.exec("--state-dir", disk).ended(4)
+            (run_folder,) = [each for each in (disk / "runs").iterdir() if each.is_dir()]
+            assert "no space left on device" in ran.err
+            assert f"free space, then `gert resume {run_folder.name} --state-dir {disk}`" in ran.err
+            (disk / "filler").unlink()
+            project.gert("resume", run_folder.name, "--state-dir", disk, "--reconcile", "retry").ended(0)
+        finally:
+            subprocess.run(["umount", "-l", disk], check=True)
