@@ -1,6 +1,6 @@
-"""A vendor for `make demo-runner`: a TLS server on this machine that answers like Slack, and repeats the token it got.
+"""A vendor for `make demo-runner` and the docs: a local TLS server that answers like Slack, and repeats the token.
 
-It is told where to write its port and the certificate of its authority, and ends by itself after two minutes.
+It is told where to write its port and the certificate of its authority, and ends by itself after five minutes.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import trustme
 
-LONGEST_LIFE: Final = 120.0
+LONGEST_LIFE: Final = 300.0
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -7,7 +7,7 @@
 - `<!-- run: … -->` runs commands that a reader does not see, such as those that copy the examples.
 - `<!-- stdin: … -->` is what a reader would type at the next command, one line for each prompt.
 - `<!-- stub: kubectl ssh -->` replaces programs that need a cluster or a vendor by those in tests/docs_stubs/.
-
+- `<!-- needs: bwrap -->` names programs without which the page cannot be played.
 - `<!-- postgres -->` gives the page a database: a DSN of a page is that of this database.
 
 Everything on a page runs in one shell, in one folder that is empty at first.
