@@ -109,6 +109,9 @@ def make_access(
     real = os.path.realpath(root)
     if not os.path.isdir(real):
         raise UsageError(f"there is no folder `{root}`")
+    for each in policies:
+        if not os.path.exists(os.path.join(base, each)):
+            raise UsageError(f"there is no policy `{each}`", hint="a floor that is missing would not hold")
     os.chdir(real)
     access = Access(
         root=real,

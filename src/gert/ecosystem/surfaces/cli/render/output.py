@@ -20,7 +20,7 @@ def print_line(text: str = "") -> None:
 
 def print_pair(title: str, text: str, colour: str | None = None) -> None:
     """Print a titled line of data."""
-    print_line(f"{title.ljust(10)}{click.style(printable(text), fg=colour)}")
+    print_line(f"{f'{title} '.ljust(10)}{click.style(printable(text), fg=colour)}")
 
 
 class JsonOutput:
