@@ -257,3 +257,11 @@ def test_a_question_is_asked_of_a_client_with_sessions_and_its_answer_gives_inpu
     waiting = raw.until(lambda each: each.get("id") == number)["result"]["structuredContent"]
     assert waiting["status"] == "waiting_for_approval"
     raw.tool("gert_cancel", run_id=waiting["run_id"])
+
+
+@pytest.mark.parametrize("option", ["--policy", "--root"])
+def test_what_is_missing_is_refused_at_the_start(tmp_path: Path, option: str) -> None:
+    words = [*SERVER, option, str(tmp_path / "missing")]
+    ended = subprocess.run(words, input=b"", capture_output=True, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert b"there is no" in ended.stderr
