@@ -713,7 +713,7 @@ ATTACKS = [
         "12 expiry/future",
     ),
     Attack(
-        "the authorization has a field nobody knows",
+        "the authorization has an unknown field",
         "two readers must not differ",
         attempt(extra_field),
         "11 authorization/form",

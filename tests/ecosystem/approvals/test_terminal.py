@@ -103,7 +103,7 @@ def test_what_is_said(changes: dict[str, Any], said: bytes, responses: list[Resp
 @pytest.mark.parametrize(
     ("changes", "said", "responses"),
     [
-        pytest.param({}, b"", [], id="nobody is there"),
+        pytest.param({}, b"", [], id="no person is at the terminal"),
         pytest.param({}, b"yesterday\n", [], id="a word that begins like yes is none"),
         pytest.param({}, b"\0y\n", [], id="a NUL is nonsense"),
         pytest.param(TWO, b"ann\ny\n", [says("ann", True)], id="the second never comes"),

@@ -299,7 +299,7 @@ def test_answers_from_a_pipe(question: CollectEvidence, said: bytes, evidence: A
             b"",
             "evidence",
             "no evidence for `opened` in step `look`: no answer given; put it under `look` in a file for --evidence",
-            id="nobody is there",
+            id="no person is at the terminal",
         ),
         pytest.param(
             ask(),

@@ -1,6 +1,5 @@
 """`gert diagram`: runbooks and runs as pictures in text."""
 
-import shutil
 import subprocess
 from xml.etree import ElementTree
 
@@ -155,9 +154,8 @@ class TestEverythingIsDrawn:
         words = [word.format(prefix=run_id[:18]) for word in name]
         assert run_id in drawn.gert("diagram", *words, "--state-dir", "state", "--format", "svg").ended(0).out
 
+    @pytest.mark.needs("dot")
     def test_graphviz_accepts_it(self, drawn: Project) -> None:
-        if shutil.which("dot") is None:
-            pytest.skip("there is no graphviz")
         drawn.write("whole.yaml", WHOLE)
         text = drawn.gert("diagram", "whole.yaml", "--format", "dot").ended(0).out
         done = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, timeout=60, check=False)

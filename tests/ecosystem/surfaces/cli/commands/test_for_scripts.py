@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -203,18 +202,18 @@ class TestCompletion:
         project.write("gert-project.yaml", {"name": "p"})
         assert completed(project, "run", "show", "2") == []
 
-    @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+    @pytest.mark.needs("bash")
     def test_bash_completes_a_command(self, project: Project) -> None:
         answered = in_shell(
             project, "bash", 'COMP_WORDS=(gert expl); COMP_CWORD=1; _gert_completion gert; echo "${COMPREPLY[@]}"'
         )
         assert answered == "explain"
 
-    @pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+    @pytest.mark.needs("fish")
     def test_fish_completes_a_command(self, project: Project) -> None:
         assert in_shell(project, "fish", "complete -C 'gert expl'").split()[0] == "explain"
 
-    @pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+    @pytest.mark.needs("zsh")
     def test_zsh_reads_the_script(self, project: Project) -> None:
         assert (
             in_shell(
