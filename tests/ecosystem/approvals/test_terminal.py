@@ -135,7 +135,7 @@ def test_the_terminal_cannot_sign_and_asks_nobody() -> None:
     assert answer.responses == ()
     assert answer.failure == Failure(
         "denied",
-        "`require_signed_approvals` needs signed responses; the terminal cannot sign, use --wait or --detach",
+        "`require_signed_approvals` needs signed responses; the terminal cannot sign, add --wait",
     )
     assert shown == ""
 

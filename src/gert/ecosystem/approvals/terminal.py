@@ -31,7 +31,7 @@ _MOST_WAITS: Final = 5
 """Seconds without a new request of the same loop, and how often to wait for that."""
 
 
-NO_INPUT: Final = "standard input ended before an approver answered; --wait and --detach ask people elsewhere"
+NO_INPUT: Final = "standard input ended before an approver answered; add --wait to ask people elsewhere"
 
 
 class _InputEndedError(Exception):
@@ -87,9 +87,7 @@ class TerminalApprovals:
         """Ask until there are enough approvals, a rejection, no more input, or the time is over."""
         request = ask.request
         if request.require_signed_approvals:
-            message = (
-                "`require_signed_approvals` needs signed responses; the terminal cannot sign, use --wait or --detach"
-            )
+            message = "`require_signed_approvals` needs signed responses; the terminal cannot sign, add --wait"
             return ApprovalAnswer(failure=Failure("denied", message))
         responses: list[Response] = []
         self._waiting[ask.ticket_id] = ask

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,7 @@ from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.execute import execute
-from gert.ecosystem.host.run.observer import SilentObserver
+from gert.ecosystem.host.run.observer import Observer, SilentObserver
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.runs.listing import Runs
@@ -36,12 +36,13 @@ _PREFIX: Final = "given_"
 
 
 class TryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run; `dry_run` calls nothing but a preview."""
+    """What to run; `dry_run` calls nothing but a preview, `waits` takes approvals from elsewhere."""
 
     tool: str
     action: str | None = None
     given: Mapping[str, GivenInput] = msgspec.field(default_factory=dict)
     dry_run: bool = False
+    waits: bool = False
     actor: str | None = None
     policies: tuple[str, ...] = ()
     state_dir: str | None = None
@@ -55,6 +56,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     outputs: what was extracted and declared
     missing: declared outputs that were not found
     violations: how the action broke its contract
+    no_preview: why a dry run, or an approval, had no preview to show
     """
 
     tool: str
@@ -76,6 +78,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     violations: list[dict[str, str]] = msgspec.field(default_factory=list)
     failure: dict[str, str] | None = None
     preview: str | None = None
+    no_preview: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -83,7 +86,12 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
         return not self.violations and self.status != "error"
 
 
-async def try_action(options: TryOptions, environ: Mapping[str, str], console: Console | None = None) -> Tried:
+async def try_action(
+    options: TryOptions,
+    environ: Mapping[str, str],
+    console: Console | None = None,
+    observers: Iterable[Observer] = (),
+) -> Tried:
     """Run the action as the only step of a run; it is recorded like any other."""
     found = _tool(options.tool)
     action = _action(found, options.action)
@@ -96,12 +104,13 @@ async def try_action(options: TryOptions, environ: Mapping[str, str], console: C
             mode="dry-run" if options.dry_run else "real",
             # The preview of this one action was asked for, so its effects are allowed; policies still decide.
             probe_effects=action.contract.effect_tags,
+            approvals="wait" if options.waits else "terminal",
             actor=options.actor,
             policies=options.policies,
             state_dir=options.state_dir,
             config=options.config,
         ),
-        observers=(seen,),
+        observers=(seen, *observers),
         console=console,
         environ=environ,
         workspace=Workspace(stored={file: text.encode()}),
@@ -211,7 +220,17 @@ def _tried(
         violations=seen.violations,
         failure={"kind": failure.kind, "message": failure.message} if failure is not None else None,
         preview=seen.preview,
+        no_preview=_no_preview(action, seen, options),
     )
+
+
+def _no_preview(action: ToolAction, seen: "_Seen", options: TryOptions) -> str | None:
+    """Why there is no preview, where one would have been shown."""
+    if seen.preview is not None or not (options.dry_run or seen.no_preview):
+        return None
+    if action.block.preview is None:
+        return "the action declares none"
+    return seen.no_preview or "the run ended before it"
 
 
 def _given(action: ToolAction, given: Mapping[str, GivenInput]) -> dict[str, Any]:
@@ -249,6 +268,7 @@ class _Seen(SilentObserver):
         self.decision: says.GovernanceDecision | None = None
         self.violations: list[dict[str, str]] = []
         self.preview: str | None = None
+        self.no_preview: str | None = None
 
     def said(self, event: Envelope, payload: Payload) -> None:
         """Keep what concerns the step."""
@@ -262,6 +282,8 @@ class _Seen(SilentObserver):
             self.decision = payload
         elif isinstance(payload, says.PreviewCaptured):
             self.preview = payload.output
+        elif isinstance(payload, says.PreviewSkipped):
+            self.no_preview = payload.reason
         elif isinstance(payload, says.ContractViolation):
             self.violations.append(
                 {"kind": payload.kind, "message": payload.message, "severity": str(payload.severity)}

@@ -110,7 +110,7 @@ _ROWS: Final = (
     ("D56", "previews are well formed", "One command without writes, for an action with writes."),
     ("D60", "scenarios answer existing steps", "Their steps, tools and inputs exist in the runbook."),
     ("D61", "expectations can be met", "Their steps exist and do not contradict each other."),
-    ("D62", "scenario inputs fit", "As the runbook declares them."),
+    ("D62", "scenario inputs fit", "As the runbook declares them; a required input has a value."),
     ("D63", "cases of policy tests are complete", "Each has its own name, and a contract, a tool or an outcome."),
     ("D64", "policy tests can pass", "They expect something, without contradictions."),
     ("D70", "imports of MCP servers name what is called", "A tool that was not imported can change without notice."),

@@ -207,6 +207,10 @@ actions:
     argv: [sh, -c, ': > "$1"', sh, "{{ .path }}"]
     contract: {effects: [files], writes: [disk], inputs: {path: {type: string, default: gone}}}
     preview: {argv: [printf, 'would delete %s', "{{ .path }}"]}
+  vague:
+    argv: ["true"]
+    contract: {effects: [unknown], writes: [disk]}
+    preview: {argv: [printf, 'would do']}
 """
 FLOOR = """
 apiVersion: policy/v0
@@ -253,6 +257,47 @@ class TestTry:
         assert not (words.root / "gone").exists()
         assert """sh -c ': > "$1"' sh gone""" in ran.out
         assert "│ would delete gone" in ran.out
+
+    @pytest.mark.parametrize(
+        ("action", "why"),
+        [
+            ("count", "the action declares none"),
+            ("vague", "its contract does not say what it touches"),
+            ("deletes", "policy says `require-approval`"),
+        ],
+    )
+    def test_a_dry_run_says_why_it_has_no_preview(self, words: Project, action: str, why: str) -> None:
+        words.write("gert-project.yaml", {"name": "p", "policies": ["floor.policy.yaml"]})
+        words.write("floor.policy.yaml", FLOOR.replace("writes: [disk]", "effects: [files]") % "require-approval")
+        given = ["--var", "text=x"] if action == "count" else []
+        ran = words.gert("tool", "try", "words", action, *given, "--dry-run").ended(0)
+        assert f"not made: {why}" in ran.out
+        said = words.gert("tool", "try", "words", action, *given, "--dry-run", "--json").ended(0).said
+        assert said["preview"] is None
+        assert why in said["no_preview"]
+
+    def test_only_a_dry_run_or_an_approval_lacks_a_preview(self, words: Project) -> None:
+        said = words.gert("tool", "try", "words", "count", "--var", "text=x", "--json").ended(0).said
+        assert said["no_preview"] is None
+
+    def test_signed_approvals_come_from_elsewhere_with_wait(self, words: Project) -> None:
+        words.write("gert-project.yaml", {"name": "p", "policies": ["floor.policy.yaml"]})
+        words.write(
+            "floor.policy.yaml", FLOOR.replace("{rules", "{require_signed_approvals: true, rules") % "require-approval"
+        )
+        ran = words.gert("tool", "try", "words", "deletes").ended(3)
+        assert "the terminal cannot sign, add --wait" in ran.out
+
+    @pytest.mark.parametrize(("command", "code"), [("approve", 0), ("reject", 3)])
+    def test_approvals_come_from_elsewhere_with_wait(self, words: Project, command: str, code: int) -> None:
+        words.write("gert-project.yaml", {"name": "p", "policies": ["floor.policy.yaml"]})
+        words.write("floor.policy.yaml", FLOOR % "require-approval")
+        with Terminal(words, command=("tool", "try", "words", "deletes", "--wait")) as terminal:
+            terminal.expect("approval requested")
+            [ticket] = json.loads(words.gert("approvals", "list", "--json").ended(0).out)
+            words.gert(command, ticket["ticket_id"], "--as", "ann", "--reason", "tried").ended(0)
+            terminal.ended(code)
+        assert (words.root / "gone").exists() is (code == 0)
 
     @pytest.mark.parametrize("mode", [[], ["--dry-run"]], ids=["real", "dry-run"])
     def test_secrets_are_not_shown(self, words: Project, mode: list[str]) -> None:

@@ -48,6 +48,8 @@ def print_tried(tried: Tried) -> None:
         print_pair("policy", f"{tried.decision}, {tried.risk} risk{rule}", RISK_COLOURS.get(tried.risk or ""))
     if tried.preview is not None:
         _quote("preview", tried.preview)
+    elif tried.no_preview is not None:
+        print_pair("preview", f"not made: {tried.no_preview}", QUIET)
     if tried.mode == "dry-run":
         print_pair("result", "not run: this was a dry-run", DOUBTFUL)
         return

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 import msgspec
@@ -26,6 +26,8 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import secret_names
 from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.runbook.program import Program
+
+R = TypeVar("R")
 
 
 @click.command(
@@ -152,7 +154,7 @@ def _execute(
     return drive(execute(options, observers=observers, on_start=_starting(begin)), observers)
 
 
-def drive(run: Coroutine[Any, Any, Executed], observers: Iterable[Observer]) -> Executed:
+def drive(run: Coroutine[Any, Any, R], observers: Iterable[Observer]) -> R:
     """Drive a run to its end, and close what shows it."""
     try:
         return asyncio.run(run)

@@ -1,14 +1,15 @@
 """`gert tool new` and `gert tool try`: write a tool file, and run one of its actions."""
 
-import asyncio
 import os
 import shlex
+import sys
 
 import click
 import msgspec
 
 from gert.ecosystem.host.config.variables import given_values
-from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor
+from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor, drive
+from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.render.output import print_json
 from gert.errors import Exit, UsageError
 from gert.kernel.foundation.text import printable
@@ -79,6 +80,7 @@ def new(
     "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set an input to a YAML value; @FILE reads a file."
 )
 @click.option("--dry-run", is_flag=True, help="Show the command and the decision; run nothing but a preview.")
+@click.option("--wait", "waits", is_flag=True, help="Wait for approvals from elsewhere, such as `gert approve`.")
 @click.option("--as", "actor", metavar="ACTOR", help="Actor to record (default: the current user).")
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Add a policy file or folder to the floor.")
 @click.option("--config", metavar="FILE", help="Settings file to read in addition to the project's.")
@@ -90,6 +92,7 @@ def try_(
     variables: tuple[str, ...],
     inputs: tuple[str, ...],
     dry_run: bool,
+    waits: bool,
     actor: str | None,
     policies: tuple[str, ...],
     config: str | None,
@@ -98,8 +101,8 @@ def try_(
 ) -> int:
     """Run one ACTION of a tool; show its command, what it printed, what was extracted, and whether its contract holds.
 
-    The same policies apply as in a run, approvals are asked for at the terminal, and the run is recorded. ACTION may
-    be left out if the tool has only one.
+    The same policies apply as in a run, and the run is recorded. gert asks for approvals at the terminal; with --wait
+    it prints their tickets instead. ACTION may be left out if the tool has only one.
     """
     from gert.ecosystem.host.tools.try_action import TryOptions, try_action
     from gert.ecosystem.surfaces.cli.render.try_text import print_tried
@@ -109,15 +112,16 @@ def try_(
         action=action,
         given=given_values(variables, inputs, ()),
         dry_run=dry_run,
+        waits=waits,
         actor=checked_actor(actor),
         policies=policies,
         config=config,
         state_dir=state_dir,
     )
-    try:
-        tried = asyncio.run(try_action(options, os.environ))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+    # The terminal's prompt says what is asked for; a run that waits has to say whom to ask.
+    view = make_view(stream=sys.stderr, verbose=False, quiet=False) if waits and sys.stderr is not None else None
+    observers = [view] if view is not None else []
+    tried = drive(try_action(options, os.environ, observers=observers), observers)
     if as_json:
         print_json({**msgspec.to_builtins(tried, enc_hook=str), "contract_holds": tried.holds})
     else:

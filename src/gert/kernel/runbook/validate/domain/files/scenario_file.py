@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from gert.kernel.events.runbook import EVENTS
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
 from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep
@@ -36,6 +37,7 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
                 yield _unknown("input", name, inputs, path)
             elif not inputs[name].secret and (why := literal_objection(value, inputs[name].parameter())) is not None:
                 yield error("D62", path, f"the input `{name}`: {why}")
+    yield from _missing_inputs(scenario, inputs)
     steps = program.by_id
     for key in scenario.tool_responses:
         tool, _, action = key.partition(":")
@@ -101,6 +103,17 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
         for name in getattr(expectations, section):
             if _step_of(name) not in program.by_id:
                 yield _unknown("step", name, program.by_id, (section, name), rule="D61")
+
+
+def _missing_inputs(scenario: Scenario, inputs: Mapping[str, InputBlock]) -> Iterator[Finding]:
+    """D62: every input has a value; a replay may still get one from its caller. A secret needs none there."""
+    for name, block in inputs.items():
+        wanted = block.parameter()
+        is_open = wanted.required and not wanted.has_default and not block.secret
+        if is_open and name not in scenario.inputs and name not in scenario.input_answers:
+            path: Path = ("inputs",) if scenario.inputs else ()
+            hint = f"add `{name}: VALUE` under `inputs`; `gert test` fails without it"
+            yield warning("D62", path, f"no value for the required input `{name}`", hint, on_key=True)
 
 
 def _step_of(key: str) -> str:
