@@ -38,6 +38,20 @@ def test_a_run_is_shown_with_its_steps_and_why_one_failed(project: Project) -> N
     assert [(each["path"], each["status"]) for each in steps] == [("one", "success"), ("bad", "failed")]
 
 
+def test_the_values_of_a_shown_run_are_in_one_column_however_long_the_names_of_tools_and_policies_are(
+    project: Project,
+) -> None:
+    project.note_tool("a-tool-with-a-rather-long-name")
+    floor = {"apiVersion": "policy/v0", "meta": {"name": "a-rather-long-floor"}, "governance": ALLOW}
+    project.write("floor.policy.yaml", floor)
+    project.runbook(note("one"), tools=["note", "a-tool-with-a-rather-long-name"])
+    project.exec("--policy", "floor.policy.yaml").ended(0)
+    facts, _, _ = project.gert("run", "show", "last").ended(0).out.partition("\n\n")
+    lines = [line for line in facts.splitlines()[1:] if not line.startswith("  next:")]
+    assert any("a-rather-long-floor sha256:" in line for line in lines)
+    assert {len(re.match(r"  [a-z ]+: +", line)[0]) for line in lines} == {15}  # type: ignore[index]
+
+
 def test_a_narrow_terminal_drops_the_reason_and_keeps_id_and_status(project: Project) -> None:
     failing(project)
     project.exec().ended(3)

@@ -147,8 +147,8 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
         ("mode", said["mode"]),
         ("gert", said["gert_version"]),
         ("recorded", f"{plural(entry.events, 'event')} in {entry.trace or entry.place.name}"),
-        *((f"tool {name}", value) for name, value in (said["tool_hashes"] or {}).items()),
-        *((f"policy {name}", value) for name, value in (said["policy_hashes"] or {}).items()),
+        *(("tool", f"{name} {digest}") for name, digest in (said["tool_hashes"] or {}).items()),
+        *(("policy", f"{name} {digest}") for name, digest in (said["policy_hashes"] or {}).items()),
     ]
     yield from (_line(title, value) for title, value in rows if value)
     yield from _inputs(said)
