@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,45 @@ class TestHintsNameTheFix:
             project.gert("resume", run_folder.name, "--state-dir", disk, "--reconcile", "retry").ended(0)
         finally:
             subprocess.run(["umount", "-l", disk], check=True)
+
+
+class TestRunsOfToolTry:
+    """They are recorded like any other; lists and reports of runs leave them out."""
+
+    @pytest.fixture
+    def tried(self, project: Project) -> str:
+        """The id of a run of `gert tool try`, before a run of a runbook that has a similar name."""
+        project.gert("tool", "try", "note", "go", "--input", "word=x").ended(0)
+        [tried] = project.runs()
+        project.runbook(note("one"), name="try-note-go", file="try-note.yaml")
+        project.exec("try-note.yaml").ended(0)
+        return tried.id
+
+    def test_a_list_leaves_them_out_and_says_so(self, project: Project, tried: str) -> None:
+        listed = project.gert("run", "list").ended(0).out
+        assert tried not in listed
+        assert listed.endswith("\nleft out: 1 run of `gert tool try` (see --all)\n")
+        [row] = json.loads(project.gert("run", "list", "--json").out)
+        assert (row["run_id"] != tried, row["trial"]) == (True, False)
+
+    @pytest.mark.parametrize("words", [["--all"], ["--runbook", "try-note-go"]], ids=["--all", "by name"])
+    def test_a_list_shows_them_when_asked(self, project: Project, tried: str, words: list[str]) -> None:
+        rows = {row["run_id"]: row["trial"] for row in json.loads(project.gert("run", "list", "--json", *words).out)}
+        assert (len(rows), rows[tried]) == (2, True)
+        assert re.search(rf"{tried} .* try ", project.gert("run", "list", *words).out)
+
+    def test_one_that_was_cut_off_is_always_listed(self, project: Project) -> None:
+        project.script("slays", "kill -9 $PPID", contract={"idempotent": False})
+        project.gert("tool", "try", "slays").ended(-signal.SIGKILL)
+        [row] = json.loads(project.gert("run", "list", "--json").out)
+        assert (row["trial"], row["status"]) == (True, "cut-off")
+
+    @pytest.mark.parametrize("place", [[], ["runs"]], ids=["the ledger", "traces"])
+    def test_outcomes_do_not_count_them(self, project: Project, tried: str, place: list[str]) -> None:
+        said = project.gert("outcomes", *place, "--json").ended(0).said
+        assert [(each["runbook"], each["runs"]) for each in said["runbooks"]] == [("try-note-go", 1)]
+        assert said["passed_over"]["trial"] == 1
+
+    def test_last_names_them(self, project: Project) -> None:
+        project.gert("tool", "try", "note", "go", "--input", "word=x").ended(0)
+        assert "noted x" in project.gert("logs", "last").ended(0).out

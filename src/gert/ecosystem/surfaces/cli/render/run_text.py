@@ -68,7 +68,7 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
         (clip(name, LONGEST_NAME), None),
         (_ago(entry.started, now), None),
         (clip((said["tenant"] if agent else said["actor"]) or "", LONGEST_NAME), None),
-        (entry.kind if entry.kind != "runbook" else said["mode"] or "", None),
+        ("try" if said["trial"] else entry.kind if entry.kind != "runbook" else said["mode"] or "", None),
         (f"{entry.status}{waits}", COLOURS[entry.status]),
         (
             f"{outcome['category']}: {outcome['code']}" if outcome else "",
