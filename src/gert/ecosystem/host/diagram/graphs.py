@@ -8,6 +8,7 @@ from gert.ecosystem.host.diagram.outline import MARKS, Block, Outline
 RISK_COLOURS: Final = {"low": "#2e7d32", "medium": "#f9a825", "high": "#e65100", "critical": "#b71c1c"}
 RESULT_COLOURS: Final = {"success": "#c8e6c9", "failed": "#ffcdd2", "error": "#ffcdd2", "skipped": "#eeeeee"}
 _START: Final = "start"
+_PLAIN: Final = " .,:;-_/()✓✗→⚠⛔+=@%!?'…‹›"
 _SHAPES: Final = {
     "branch": ('{"', '"}'),
     "parallel": ('[/"', '"/]'),
@@ -118,7 +119,9 @@ def label_lines(block: Block) -> list[str]:
 
 def _quoted(text: str) -> str:
     """Text inside a Mermaid label: nothing in it ends the label or is markup."""
-    return "".join(each if each.isalnum() or each in " .,:;-_/()✓✗→⚠⛔+=@%!?'…" else f"#{ord(each)};" for each in text)
+    return "".join(
+        each if each.isalnum() or each in " .,:;-_/()✓✗→⚠⛔+=@%!?'…‹›" else f"#{ord(each)};" for each in text
+    )
 
 
 def _dot_text(text: str) -> str:

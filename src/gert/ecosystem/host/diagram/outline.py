@@ -12,8 +12,11 @@ from gert.kernel.events.path import child, split
 from gert.kernel.foundation.text import one_line
 from gert.kernel.runbook.documents.steps import BranchStep, EndStep, GroupStep, ParallelStep, RepeatStep, Step, ToolStep
 from gert.kernel.runbook.program import Program
+from gert.kernel.template.placeholders import with_placeholders
+from gert.kernel.template.template import Template
 
 LONGEST: Final = 48
+_SEVERAL: Final = 2
 Kind = Literal["step", "branch", "parallel", "loop", "end"]
 RESULTS: Final = ("success", "failed", "error", "skipped")
 MARKS: Final = {"success": "✓", "failed": "✗", "error": "✗", "skipped": "-", "running": "→"}
@@ -75,10 +78,14 @@ def outline_of(program: Program, explained: Iterable[ExplainedStep], way: "Way |
 
 
 class Way(msgspec.Struct, frozen=True):
-    """The way of a run: by path, the result of each step and what the policies decided; loops are one block."""
+    """The way of a run: by path, the result of each step, what the policies decided, and titles; loops are one block.
+
+    titles: as the run showed them; several of one block are those of its items
+    """
 
     results: dict[str, str] = msgspec.field(default_factory=dict)
     verdicts: dict[str, str] = msgspec.field(default_factory=dict)
+    titles: dict[str, set[str]] = msgspec.field(default_factory=dict)
 
 
 class _Builder:
@@ -86,6 +93,7 @@ class _Builder:
         self._explained = explained
         self._results = None if way is None else way.results
         self._verdicts = {} if way is None else way.verdicts
+        self._titles = {} if way is None else way.titles
         self._count = 0
 
     def blocks(self, steps: tuple[Step, ...], path: str) -> tuple[Block, ...]:
@@ -97,12 +105,11 @@ class _Builder:
         number = f"s{self._count}"
         explained = self._explained.get(id(step))
         verdict = explained.explanation.decision.verdict.word if explained is not None else ""
-        title = step.title.source if step.title is not None else step.id or step.type
         return Block(
             id=number,
             name=step.id or "",
             kind=_kind(step),
-            title=one_line(title, LONGEST),
+            title=one_line(self._title(step, path), LONGEST),
             detail=one_line(_detail(step), LONGEST),
             risk=explained.explanation.risk.word if explained is not None else "",
             verdict=self._verdicts.get(path, verdict),
@@ -111,6 +118,12 @@ class _Builder:
             result=self._results.get(path) if self._results is not None else None,
             is_manual=step.type == "manual",
         )
+
+    def _title(self, step: Step, path: str) -> str:
+        """The title that the run showed, where it showed one; otherwise that of the runbook."""
+        if len(shown := self._titles.get(path, set())) == 1:
+            return next(iter(shown))
+        return with_placeholders(step.title) if step.title is not None else step.id or step.type
 
     def _arms(self, step: Step, path: str) -> tuple[Arm, ...]:
         if isinstance(step, BranchStep):
@@ -145,8 +158,7 @@ def _kind(step: Step) -> Kind:
 def _detail(step: Step) -> str:
     """What a step does, in a few words."""
     if isinstance(step, EndStep):
-        code = step.outcome.code
-        return f"{step.outcome.category}: {getattr(code, 'source', code)}"
+        return f"{step.outcome.category}: {_text(step.outcome.code)}"
     words = []
     if isinstance(step, ToolStep):
         words.append(f"{step.tool}:{step.action}" if step.action else step.tool)
@@ -155,11 +167,14 @@ def _detail(step: Step) -> str:
     if step.for_each is not None:
         words.append("for each item" + (", in parallel" if step.for_each.parallel else ""))
     if isinstance(step, RepeatStep):
-        most: object = step.repeat.max
-        words.append(f"repeat, at most {getattr(most, 'source', most)} times")
+        words.append(f"repeat, at most {_text(step.repeat.max)} times")
     elif isinstance(step, GroupStep) and step.for_each is None:
         words.append("group")
     return ", ".join(words)
+
+
+def _text(value: object) -> str:
+    return with_placeholders(value) if isinstance(value, Template) else str(value)
 
 
 def way_of(events: Iterable[Envelope], program: Program) -> Way:
@@ -173,6 +188,8 @@ def way_of(events: Iterable[Envelope], program: Program) -> Way:
         path = _static(event.path, repeats)
         if isinstance(said, says.StepStart):
             way.results.setdefault(path, "running")
+            if said.title and len(titles := way.titles.setdefault(path, set())) < _SEVERAL:
+                titles.add(said.title)
         elif isinstance(said, says.StepComplete):
             before = way.results.get(path)
             worse = before in ("failed", "error") and said.status == "success"

@@ -67,7 +67,7 @@ class ResumeOptions(RecordedRun, frozen=True, kw_only=True):
     given: secret inputs that cannot be resolved again
     reconcile: the outcome of calls without a recorded result, by step; under `*` that of all others
     reconcile_outputs: outputs of such calls that succeeded, each as `STEP.name=value`
-    ticket: resume only if the run waits for this one
+    ticket: resume only if the run waits for this one; a unique prefix is enough
     allow_changed: use the runbook, tools and policies as they are now, although they have changed
     allow_running: resume although a tool that the run started before still runs
     witness: the file or URL that sealed heads are appended to, in place of the one in settings
@@ -151,6 +151,8 @@ async def _resume(
         actor = options.actor or user_name()
         record = await load_record(ledger, run_id, sealing_keys(environ), options.adopt)
         _require_unfinished(record)
+        if options.ticket is not None:
+            options = msgspec.structs.replace(options, ticket=await _ticket(ledger, run_id, options.ticket))
         run = _options(options, record)
         prepared = Prepared(run, environ, Workspace(stored=record.documents), parts)
         require_supported(
@@ -260,6 +262,12 @@ def _go_live(
         world.settled = {choice.key: choice for choice in choices}
 
     return go_live
+
+
+async def _ticket(ledger: Ledger, run_id: str, named: str) -> str:
+    """The ticket that a unique prefix names; one that the run does not wait for is refused later."""
+    found = [row.ticket_id for row in await ledger.tickets("pending", run_id=run_id) if row.ticket_id.startswith(named)]
+    return found[0] if named and len(found) == 1 else named
 
 
 async def _open_tickets(

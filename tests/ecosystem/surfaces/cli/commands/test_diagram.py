@@ -161,3 +161,41 @@ class TestEverythingIsDrawn:
         done = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0
         assert done.stderr == ""
+
+
+TITLES = """
+apiVersion: kernel/v0
+meta: {name: titles, inputs: {pod: {type: string, default: web-1}, n: {type: int, default: 2}}}
+tools: [sh]
+steps:
+  - {id: a, type: tool, title: "Restart {{ .pod }} at {{ add .n 1 }}%", tool: sh, action: run, inputs: {script: "true"}}
+  - id: each
+    type: tool
+    title: "Look at {{ .item }}"
+    tool: sh
+    action: run
+    for_each: {over: [x, y], as: item}
+    inputs: {script: "true"}
+  - {id: skipped, type: tool, when: "{{ false }}", title: "Is {{ .pod }} well?", tool: sh, action: run,
+     inputs: {script: "true"}}
+  - {id: end, type: end, outcome: {category: resolved, code: "done_{{ .pod }}"}}
+"""
+
+
+@pytest.mark.parametrize("form", ["mermaid", "dot", "svg"])
+def test_titles_name_what_templates_stand_for(drawn: Project, form: str) -> None:
+    drawn.write("titles.yaml", TITLES)
+    said = drawn.gert("diagram", "titles.yaml", "--format", form).ended(0).out
+    for wanted in ("Restart ‹pod› at ‹n›%", "Look at ‹item›", "Is ‹pod› well?", "resolved: done_‹pod›"):
+        assert wanted in said
+    assert "{{" not in said
+
+
+@pytest.mark.parametrize("form", ["mermaid", "dot", "svg"])
+def test_titles_of_a_run_are_those_that_it_showed(drawn: Project, form: str) -> None:
+    drawn.write("titles.yaml", TITLES)
+    drawn.exec("titles.yaml").ended(0)
+    said = drawn.gert("diagram", "last", "--format", form).ended(0).out
+    assert "Restart web-1 at 3%" in said
+    assert "Look at ‹item›" in said, "the items of a loop are one block, and each had its own title"
+    assert "Is ‹pod› well?" in said, "a step that did not run had none"

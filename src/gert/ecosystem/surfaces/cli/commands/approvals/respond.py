@@ -44,7 +44,8 @@ approve = _command(
     "approve",
     """Approve a request of a run; `gert approvals show TICKET` shows it first.
 
-    TICKET is the id of a ticket; a unique prefix is enough. An approval that would not count is refused.
+    TICKET is the id of a ticket, a unique prefix of it, or `last`: the one that the last run waits for.
+    An approval that would not count is refused.
     """,
     approved=True,
     example="--as ann --reason 'checked with ops'",
@@ -54,7 +55,8 @@ reject = _command(
     "reject",
     """Reject a request of a run; one rejection closes the ticket.
 
-    TICKET is the id of a ticket; a unique prefix is enough. A rejection that would not count is refused.
+    TICKET is the id of a ticket, a unique prefix of it, or `last`: the one that the last run waits for.
+    A rejection that would not count is refused.
     """,
     approved=False,
     example="--as ann --reason 'not during the freeze'",
