@@ -81,15 +81,11 @@ def _outcome(expected: Expectations, seen: RunObservation) -> Iterator[Differenc
 
 def _reached(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     for name in expected.must_reach:
-        if not _was_visited(name, seen):
+        if not seen.is_reached(name):
             yield Difference("must_reach", f"`{name}` to be reached", "that it was not reached", _route(seen))
     for name in expected.must_not_reach:
-        if _was_visited(name, seen):
+        if seen.is_reached(name):
             yield Difference("must_not_reach", f"`{name}` not to be reached", "that it was reached", _route(seen))
-
-
-def _was_visited(name: str, seen: RunObservation) -> bool:
-    return name in seen.visited or name in seen.paths
 
 
 def _route(seen: RunObservation) -> str:
@@ -175,12 +171,12 @@ def _expected_text(want: Any) -> str:
 
 def _decisions(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     for step, risk in expected.expected_risk.items():
-        found = seen.risks.get(step)
+        found = seen.risks.get(seen.spelled(step))
         yield from _same(
             f"expected_risk.{step}", risk, found.word if found is not None else None, _undecided_hint(found)
         )
     for step, verdict in expected.expected_decisions.items():
-        decision = seen.decisions.get(step)
+        decision = seen.decisions.get(seen.spelled(step))
         word = decision.word if decision is not None else None
         yield from _same(f"expected_decisions.{step}", verdict, word, _undecided_hint(decision))
 

@@ -30,6 +30,7 @@ def status_facts(entry: Entry) -> RunStatus:
         "updated_at": _iso(entry.last),
         "blocked_on": _blocked_on(entry),
         "failure_reason": _failure_reason(entry),
+        "failed_step": entry.head.runbook.failed_step if entry.head.runbook is not None else None,
     }
 
 

@@ -272,6 +272,7 @@ class RunStatus(TypedDict):
     updated_at: str | None
     blocked_on: str | None
     failure_reason: str | None
+    failed_step: str | None
 
 
 class InDoubtCall(TypedDict):

@@ -34,9 +34,9 @@ _HEADER: Final = (
     "Written by `gert tool new`. Review it: gert knows nothing about this program but what you see here.",
 )
 _REVIEW: Final = (
-    "Effects are unknown, which is the highest risk. In the contract of each action, say what is true:",
-    "`effects: []` and `writes: []` if it only reads, otherwise what it touches, such as `effects: [network]` and",
-    "`writes: [pods]`. `idempotent: true` if calling it twice does no more than once.",
+    "What it does is not known in full, which is the highest risk. In the contract of each action, replace `unknown`",
+    "by what is true: `effects: []` and `writes: []` if it only reads, otherwise what it touches, such as",
+    "`effects: [network]` and `writes: [pods]`. `idempotent: true` if calling it twice does no more than once.",
 )
 
 
@@ -45,7 +45,7 @@ class NewTool(msgspec.Struct, frozen=True, kw_only=True):
 
     file: where it was written; None if it was not
     actions: the inputs of each action
-    is_known: effects were given
+    is_known: effects and writes were given
     is_added: the file existed, and the actions were added to it
     """
 
@@ -64,13 +64,16 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] | None = None
     idempotent: bool = False
 
+    @property
+    def is_known(self) -> bool:
+        """Whether effects and writes were given; what has no effects writes nothing."""
+        return self.effects is not None and (self.writes is not None or not self.effects)
+
     def contract(self) -> dict[str, Any]:
-        """The contract of each action."""
-        writes = self.writes if self.writes is not None else () if self.effects is not None else None
-        effects = self.effects if self.effects is not None else (UNKNOWN,)
-        said: dict[str, Any] = {"effects": list(effects)}
-        if writes is not None:
-            said["writes"] = list(writes)
+        """The contract of each action; `unknown` stays until the author says what it touches and writes."""
+        said: dict[str, Any] = {"effects": [*(self.effects or ()), *(() if self.is_known else (UNKNOWN,))]}
+        if self.writes is not None or self.is_known:
+            said["writes"] = list(self.writes or ())
         return {**said, **({"idempotent": True} if self.idempotent else {})}
 
 
@@ -113,8 +116,7 @@ def new_tool(
         },
         "actions": {action: document for action, (document, _) in actions.items()},
     }
-    is_known = claims.effects is not None
-    text = _text(document, described, is_known=is_known)
+    text = _text(document, described, is_known=claims.is_known)
     if before is not None:
         text = _added(before, document)
     require_sound(workspace.check(file or "tool", source=text.encode(), kind="tool"))
@@ -125,7 +127,7 @@ def new_tool(
         file=file,
         text=text,
         actions={action: list(made.inputs) for action, (_, made) in actions.items()},
-        is_known=is_known,
+        is_known=claims.is_known,
         is_added=before is not None,
     )
 

@@ -103,7 +103,7 @@ class TestHelpTexts:
 class TestNew:
     def test_a_file_from_an_example_is_valid_and_its_effects_are_unknown(self, project: Project) -> None:
         ran = project.gert("tool", "new", "pods", "--", "kubectl", "get", "pods", "-n", "NAMESPACE").ended(0)
-        assert "effects are unknown" in ran.out
+        assert "effects or writes are unknown" in ran.out
         assert "gert tool try pods get_pods --input namespace=VALUE" in ran.out
         project.gert("validate", "tools").ended(0)
         [shown] = project.gert("tool", "show", "pods", "--json").said["actions"]
@@ -111,6 +111,20 @@ class TestNew:
         assert shown["contract"]["effects"] == ["unknown"]
         # Until it was reviewed, a strict check of the project does not pass.
         project.gert("validate", "tools", "--strict").ended(1)
+
+    def test_effects_without_writes_stay_unknown_so_that_nothing_is_allowed_as_a_read(self, project: Project) -> None:
+        ran = project.gert("tool", "new", "g", "--effects", "filesystem", "--", "git", "branch", "-D", "NAME").ended(0)
+        assert "effects or writes are unknown" in ran.out
+        [shown] = project.gert("tool", "show", "g", "--json").said["actions"]
+        assert shown["contract"]["effects"] == ["filesystem", "unknown"]
+        assert shown["risk_level"] == "critical"
+        project.gert("validate", "tools", "--strict").ended(1)
+
+    @pytest.mark.parametrize("words", [["--effects", "none"], ["--effects", "network", "--writes", "none"]])
+    def test_an_action_that_only_reads_is_known(self, project: Project, words: list[str]) -> None:
+        assert "unknown" not in project.gert("tool", "new", "g", *words, "--", "git", "log").ended(0).out
+        [shown] = project.gert("tool", "show", "g", "--json").said["actions"]
+        assert (shown["contract"]["writes"], shown["risk_level"]) == ([], "low")
 
     def test_what_the_author_says_is_in_the_contract(self, project: Project) -> None:
         words = ["--effects", "network", "--writes", "pods,nodes", "--idempotent"]

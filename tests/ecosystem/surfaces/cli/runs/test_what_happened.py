@@ -39,6 +39,13 @@ def test_a_run_is_shown_with_its_steps_and_why_one_failed(project: Project) -> N
     assert [(each["path"], each["status"]) for each in steps] == [("one", "success"), ("bad", "failed")]
 
 
+def test_the_status_of_a_failed_run_names_the_step(project: Project) -> None:
+    failing(project)
+    project.exec().ended(3)
+    assert "failed at:  bad\n" in project.gert("run", "status", "last").ended(0).out
+    assert project.gert("run", "status", "last", "--json").ended(0).said["failed_step"] == "bad"
+
+
 def test_the_values_of_a_shown_run_are_in_one_column_however_long_the_names_of_tools_and_policies_are(
     project: Project,
 ) -> None:

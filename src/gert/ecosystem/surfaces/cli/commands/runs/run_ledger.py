@@ -39,6 +39,7 @@ def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
         "events": f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}",
         "paused for": ", ".join(agent_facts(entry).get("pauses", ())) or None,
         "waits for": facts["blocked_on"],
+        "failed at": facts["failed_step"],
         "because": facts["failure_reason"],
     }
     for title, value in rows.items():
