@@ -8,7 +8,7 @@ docs cannot disagree. `docs/decisions/0003-documents-are-decoded-by-kinds.md` ha
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.finding import Finding, Path, error
@@ -16,7 +16,6 @@ from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 
 Schema = dict[str, Any]
-M = TypeVar("M", bound="Model")
 
 
 class Decoder:

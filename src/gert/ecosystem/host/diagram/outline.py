@@ -15,7 +15,6 @@ from gert.kernel.runbook.program import Program
 
 LONGEST: Final = 48
 Kind = Literal["step", "branch", "parallel", "loop", "end"]
-RESULTS: Final = ("success", "failed", "error", "skipped")
 MARKS: Final = {"success": "✓", "failed": "✗", "error": "✗", "skipped": "-", "running": "→"}
 
 

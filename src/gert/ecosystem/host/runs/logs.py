@@ -1,7 +1,7 @@
 """The output of the steps of a run: from stored answers where they have ended, and live output while they run."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -17,8 +17,6 @@ _PAGE: Final = 200
 _STREAMS: Final = ("stdout", "stderr")
 _MOST_NAMED: Final = 5
 _OVERLAP: Final = 64 * 1024
-
-Stream = Literal["stdout", "stderr"]
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
