@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 import click
 
 from gert.ecosystem.host.scenarios.suite import Covered, Tested, report_of
-from gert.ecosystem.surfaces.cli.render.output import plural, print_line
+from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_lines
 from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
 from gert.kernel.scenario.coverage import Part
@@ -46,8 +46,7 @@ class Report:
         if lines and tested.runbook != self._runbook:
             self._runbook = tested.runbook
             print_line(click.style(printable(tested.runbook or "without a runbook"), bold=True))
-        for line in lines:
-            print_line(line)
+        print_lines(lines)
 
     def revise(self, tested: Tested) -> None:
         """Replace the last result."""

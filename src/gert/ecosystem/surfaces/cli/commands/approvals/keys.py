@@ -11,7 +11,7 @@ import click
 from gert.ecosystem.host.config.keys.approval_keys import NAMED_KEY, OWNER, named_key
 from gert.ecosystem.host.config.keys.key_list import ListedKey, list_keys
 from gert.ecosystem.host.shapes.approvals import KeyDocument
-from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_pair, print_table
+from gert.ecosystem.surfaces.cli.render.output import Cell, print_error, print_json, print_line, print_pair, print_table
 from gert.errors import UsageError
 from gert.kernel.foundation.signature import (
     ED25519,
@@ -86,13 +86,11 @@ def list_(as_json: bool) -> int:
     if as_json:
         print_json([{"variable": each.variable, "use": each.use, **_held(each.key, each.flaw)} for each in held])
     elif held:
-        rows = [
+        rows: list[list[Cell]] = [
             [
-                (each.variable, None),
-                (each.use, None),
-                (each.key.id if each.key is not None else "", None),
-                (each.key.alg if each.key is not None else "", None),
-                (_does(each.key) if each.key is not None else "", None),
+                each.variable,
+                each.use,
+                *((each.key.id, each.key.alg, _does(each.key)) if each.key is not None else ("", "", "")),
                 _remark(each),
             ]
             for each in held
@@ -103,16 +101,16 @@ def list_(as_json: bool) -> int:
     return 1 if any(each.key is None for each in held) else 0
 
 
-def _remark(held: ListedKey) -> tuple[str, str | None]:
+def _remark(held: ListedKey) -> Cell:
     """What is wrong with a key, or the owner of a key for approvals."""
     if held.key is None:
         return held.flaw or "", "red"
     if held.key.is_weak:
         return "weak: too short", "yellow"
     if not held.variable.startswith(NAMED_KEY):
-        return "", None
+        return ""
     said = os.environ.get(held.variable.replace(NAMED_KEY, f"{OWNER}_"))
-    return (f"owner {said}", None) if said else ("no owner: it can approve as anyone", "yellow")
+    return f"owner {said}" if said else ("no owner: it can approve as anyone", "yellow")
 
 
 def _describe(key: Key) -> None:
