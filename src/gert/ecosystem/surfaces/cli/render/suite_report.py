@@ -12,7 +12,7 @@ import click
 from gert.ecosystem.host.scenarios.suite import Covered, Tested, report_of
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_lines
 from gert.errors import UsageError
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import os_reason, printable
 from gert.kernel.scenario.coverage import Part
 
 _MARKS = {
@@ -147,8 +147,7 @@ def write_junit(path: str, report: Report) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(junit(report))
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"cannot write the report to `{path}`: {why}") from None
+        raise UsageError(f"cannot write the report to `{path}`: {os_reason(problem)}") from None
 
 
 def junit(report: Report) -> str:

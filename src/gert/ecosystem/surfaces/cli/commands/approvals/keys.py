@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from gert.ecosystem.host.config.files import write_new
 from gert.ecosystem.host.config.keys.approval_keys import NAMED_KEY, OWNER, named_key
 from gert.ecosystem.host.config.keys.key_list import ListedKey, list_keys
 from gert.ecosystem.host.shapes.approvals import KeyDocument
@@ -21,7 +22,6 @@ from gert.kernel.foundation.signature import (
     find_key_names,
     parse_key,
 )
-from gert.kernel.foundation.text import printable
 
 _FORMS: Final = {ED25519: "ed25519", HMAC_SHA256: "base64"}
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -50,7 +50,7 @@ def new(alg: str, key_id: str | None, out: str | None, as_json: bool) -> int:
     text = f"{_FORMS[alg]}:{base64.b64encode(secrets.token_bytes(32)).decode()}"
     key = parse_key(text, key_id or (None if out is None else os.path.splitext(os.path.basename(out))[0]))
     if out is not None:
-        _write_new(out, text)
+        write_new(out, f"{text}\n".encode())
         if as_json:
             print_json({**_document(key), "file": out})
         else:
@@ -145,18 +145,3 @@ def _held(key: Key | None, flaw: str | None) -> dict[str, Any]:
 
 def _does(key: Key) -> str:
     return "sign and verify" if key.can_sign else "verify"
-
-
-def _write_new(path: str, text: str) -> None:
-    """Write a secret to a new file that only its owner can read."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    except FileExistsError:
-        raise UsageError(f"`{printable(path)}` already exists", hint="choose another file") from None
-    except (OSError, ValueError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) and problem.strerror else "it is not a path"
-        raise UsageError(f"`{printable(path)}` cannot be written: {why.lower()}") from None
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, suggestion
 from gert.kernel.governance.network import read_address, read_network
 from gert.kernel.runbook.documents.project import Config
 from gert.kernel.runbook.documents.skill import PLACE, HttpBlock, SecretsPolicy, Skill
@@ -131,8 +131,7 @@ def _request(skill: Skill, http: HttpBlock) -> Iterator[Finding]:
         return
     domains = skill.network_policy.domains if skill.network_policy is not None else ()
     if match[1] not in domains:
-        guess = did_you_mean(match[1], domains)
-        hint = f"did you mean `{guess}`?" if guess else "add it there, or call another host"
+        hint = suggestion(match[1], domains) or "add it there, or call another host"
         yield error("D78", http.at("url"), f"the host `{match[1]}` is not in `networkPolicy.domains`", hint)
     for reference in http.success.references if http.success is not None else ():
         if not reference.path or reference.path[0] not in _RESPONSE:
@@ -172,8 +171,7 @@ def _outputs(skill: Skill) -> Iterator[Finding]:
     """D81: what is taken is declared, and what is required is taken."""
     for name, block in skill.extract.items():
         if name not in skill.contract.outputs:
-            guess = did_you_mean(name, skill.contract.outputs)
-            hint = f"did you mean `{guess}`?" if guess else "declare it in `contract.outputs`"
+            hint = suggestion(name, skill.contract.outputs) or "declare it in `contract.outputs`"
             path = ("extract", name)
             yield error("D81", path, f"`{name}` is not an output of the contract", hint, on_key=True)
         if block.json_path is not None and block.from_ != "json":

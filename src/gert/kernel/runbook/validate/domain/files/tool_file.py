@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, suggestion
 from gert.kernel.governance.contract import Contract, Parameter, resolve
 from gert.kernel.governance.tighten import relaxations
 from gert.kernel.runbook.documents.contract import ContractBlock
@@ -160,8 +160,7 @@ def _transport(tool: Tool, name: str, action: ActionBlock) -> Iterator[Finding]:
 def _extracts(action: ActionBlock, contract: Contract, transport: str) -> Iterator[Finding]:
     for name, extract in action.extract.items():
         if name not in contract.outputs:
-            guess = did_you_mean(name, contract.outputs)
-            hint = f"did you mean `{guess}`?" if guess else "declare it in `contract.outputs`"
+            hint = suggestion(name, contract.outputs) or "declare it in `contract.outputs`"
             yield error(
                 "D51",
                 action.at("extract", name),
