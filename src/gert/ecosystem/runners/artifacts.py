@@ -9,7 +9,6 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Self
 
 from gert.errors import Refused
@@ -44,9 +43,7 @@ class StateFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._root)
 
     def require_new(self, paths: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gert.errors import GertError, PatternError
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.names import suggestion
-from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.contract import Contract, Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, Severity, error, warning
@@ -142,14 +142,7 @@ def literal_objection(value: Any, parameter: Parameter) -> str | None:
             return f"expected {parameter.type}, found text with a template in it"
         return None
     try:
-        return objection(
-            coerce(value, parameter.type),
-            type=parameter.type,
-            enum=parameter.enum,
-            pattern=parameter.pattern,
-            min=parameter.min,
-            max=parameter.max,
-        )
+        return parameter.objection(coerce(value, parameter.type))
     except PatternError:
         return None  # reported at the pattern itself
     except GertError as problem:

@@ -8,7 +8,7 @@ from gert.kernel.foundation.names import did_you_mean, suggestion
 from gert.kernel.governance.network import read_address, read_network
 from gert.kernel.runbook.documents.project import Config
 from gert.kernel.runbook.documents.skill import PLACE, HttpBlock, SecretsPolicy, Skill
-from gert.kernel.runbook.finding import Finding, Path, error, warning
+from gert.kernel.runbook.finding import Finding, Path, at_offset, error, warning
 from gert.kernel.runbook.validate.domain.contracts import (
     contract_limits,
     deprecated_keys,
@@ -136,7 +136,7 @@ def _request(skill: Skill, http: HttpBlock) -> Iterator[Finding]:
     for reference in http.success.references if http.success is not None else ():
         if not reference.path or reference.path[0] not in _RESPONSE:
             message = "`success` reads `.status` and `.body` of the response"
-            yield _at(reference.offset, error("D80", http.at("success"), message))
+            yield at_offset(reference.offset, error("D80", http.at("success"), message))
     if "?" in http.url.source or "#" in http.url.source:
         yield error("D78", http.at("url"), "the URL has a query or a fragment", "put parameters into `query`")
 
@@ -148,12 +148,12 @@ def _templates(skill: Skill) -> Iterator[Finding]:
         for reference in _secret_references(template):
             if len(reference.path) != 2 or reference.path[1] not in known:
                 listed = ", ".join(f"`.secret.{name}`" for name in sorted(known)) or "it declares none"
-                yield _at(reference.offset, error("D79", path, "expected the name of a required secret", listed))
+                yield at_offset(reference.offset, error("D79", path, "expected the name of a required secret", listed))
         yield from _declared(skill, path, template)
     for path, template in _open_templates(skill):
         for reference in _secret_references(template):
             hint = "a URL is written to logs on its way; send the secret in a header or in the body"
-            yield _at(reference.offset, error("D79", path, "a secret cannot be part of a URL", hint))
+            yield at_offset(reference.offset, error("D79", path, "a secret cannot be part of a URL", hint))
         yield from _declared(skill, path, template)
 
 
@@ -164,7 +164,7 @@ def _declared(skill: Skill, path: Path, template: Template) -> Iterator[Finding]
         if isinstance(head, str) and head != PLACE and head not in inputs:
             guess = did_you_mean(head, inputs)
             hint = f"did you mean `.{guess}`?" if guess else "declare it in `contract.inputs`"
-            yield _at(reference.offset, error("D80", path, f"the skill declares no input `{head}`", hint))
+            yield at_offset(reference.offset, error("D80", path, f"the skill declares no input `{head}`", hint))
 
 
 def _outputs(skill: Skill) -> Iterator[Finding]:
@@ -213,10 +213,3 @@ def runner_settings(config: Config, facts: Facts) -> Iterator[Finding]:
         kv = runner.secrets.kv if runner.secrets is not None else None
         if kv is not None and (kv.command is None) == (kv.vault is None):
             yield error("D84", kv.path, "`kv` takes a `command` or a `vault`, and one of them")
-
-
-def _at(offset: int, finding: Finding) -> Finding:
-    return Finding(
-        rule=finding.rule, severity=finding.severity, path=finding.path, message=finding.message,
-        hint=finding.hint, offset=offset,
-    )  # fmt: skip
