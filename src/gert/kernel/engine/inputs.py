@@ -14,10 +14,10 @@ from msgspec import field
 from gert.errors import CanonicalError, InputError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import canonical, require_canonical
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import secret_ref, without_marks
-from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.decide import crossing_refusal
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.rules import Policy
@@ -255,14 +255,7 @@ def fit(value: Any, parameter: Parameter) -> Any:
     """Coerce a value to its declared type and check its limits; an error about a secret does not quote it."""
     try:
         coerced = coerce(value, parameter.type)
-        why = objection(
-            coerced,
-            type=parameter.type,
-            enum=parameter.enum,
-            pattern=parameter.pattern,
-            min=parameter.min,
-            max=parameter.max,
-        )
+        why = parameter.objection(coerced)
         if why is not None:
             raise InputError(why)
         require_canonical(coerced)
@@ -285,9 +278,8 @@ def _without_value(message: str) -> str:
 def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput]) -> Iterator[InputProblem]:
     for name in given:
         if name not in inputs:
-            guess = did_you_mean(name, inputs)
             takes = f"the runbook takes {', '.join(f'`{known}`' for known in inputs)}"
-            hint = f"did you mean `{guess}`?" if guess else takes if inputs else "the runbook takes no inputs"
+            hint = suggestion(name, inputs) or (takes if inputs else "the runbook takes no inputs")
             message = f"there is no input `{shorten(name)}`"
             yield InputProblem(
                 input=shorten(name), source=given[name].source, kind="unknown_input", message=message, hint=hint

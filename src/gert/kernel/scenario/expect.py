@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.foundation.patterns import MAX_PATTERN, compile_pattern
 from gert.kernel.foundation.text import printable
 from gert.kernel.foundation.values import show
@@ -98,8 +98,7 @@ def _outputs(expected: Expectations, seen: RunObservation) -> Iterator[Differenc
     for name, want in expected.expected_outputs.items():
         is_there, found = seen.output(name)
         if not is_there:
-            guess = did_you_mean(name, seen.outputs)
-            hint = f"did you mean `{guess}`?" if guess else _names_hint(seen.outputs)
+            hint = suggestion(name, seen.outputs) or _names_hint(seen.outputs)
             yield Difference(f"expected_outputs.{name}", _expected_text(want), "no such output", hint)
         else:
             yield from _value(f"expected_outputs.{name}", want, found)

@@ -18,7 +18,6 @@ from gert.kernel.template.template import Template
 LONGEST: Final = 48
 _SEVERAL: Final = 2
 Kind = Literal["step", "branch", "parallel", "loop", "end"]
-RESULTS: Final = ("success", "failed", "error", "skipped")
 MARKS: Final = {"success": "✓", "failed": "✗", "error": "✗", "skipped": "-", "running": "→"}
 
 

@@ -20,6 +20,7 @@ from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.config.policies import Floor, floor_for, require_sound
 from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for, witness_place
 from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
+from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.embedding.ports import Parts, ToolExecutor
 from gert.ecosystem.host.run.options import MODES, RunOptions, with_trace_file
@@ -174,6 +175,10 @@ class Prepared:
     def runners(self, working: str) -> Runners:
         """What finds the runners of extensions; programs run in the folder `working`."""
         return self.workspace.runners(os.path.dirname(os.path.abspath(self.options.file)), self.environ, working)
+
+    def require_supported(self, working: str) -> None:
+        """Refuse a runbook with a step that this installation cannot run in the folder `working`."""
+        require_supported(self.program, self.runners(working), self.settings.mcp_http_hosts, self.embedded_tools)
 
     def begin(self) -> str:
         """A new run id; its trace is written where settings want it, unless the caller says where."""

@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -14,6 +13,7 @@ from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.process.descendants import mark_for
 from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.process.run_program import Ended, run_program
+from gert.kernel.foundation.lenient_json import json_object
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runner.exit_codes import RunnerExit
 from gert.kernel.runner.plan import Plan
@@ -80,7 +80,7 @@ async def dispatch(
     except (OSError, ValueError) as problem:
         why = (getattr(problem, "strerror", None) or str(problem)).lower()
         return Dispatched(exit_code=RunnerExit.INTERNAL, message=f"the runner cannot be started: {why}")
-    said = _document(ended.stdout.kept)
+    said = json_object(ended.stdout.kept)
     status = RunnerExit.INTERNAL if ended.status is None else ended.status
     message = said.get("message")
     if message is None and status != 0:
@@ -105,11 +105,3 @@ async def _start(project: RunnerProject, plan: Plan, plan_file: str, mark: tuple
 
 def _folder(project: RunnerProject) -> str:
     return project.folder if os.path.isdir(project.folder) else "/"
-
-
-def _document(text: str) -> Mapping[str, Any]:
-    try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return {}
-    return found if isinstance(found, dict) else {}

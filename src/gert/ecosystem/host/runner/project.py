@@ -77,10 +77,9 @@ class RunnerProject:
         """A valid skill; Refused where there is none."""
         lookup = self.skills.get(skill_id)
         if lookup is None:
-            from gert.kernel.foundation.names import did_you_mean
+            from gert.kernel.foundation.names import suggestion
 
-            guess = did_you_mean(skill_id, self.skills)
-            hint = f"did you mean `{guess}`?" if guess else "`gert skill list` shows the skills there are"
+            hint = suggestion(skill_id, self.skills) or "`gert skill list` shows the skills there are"
             raise Refused("skill/absent", f"there is no skill `{skill_id}`", hint=hint)
         if lookup.skill is None:
             raise Refused("skill/valid", f"the skill `{skill_id}` is not valid", hint=f"gert validate {lookup.file}")

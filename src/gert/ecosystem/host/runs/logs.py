@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -21,8 +21,6 @@ _STREAMS: Final = ("stdout", "stderr")
 _MOST_NAMED: Final = 5
 _MOST_KNOWN: Final = 1000
 _OVERLAP: Final = 64 * 1024
-
-Stream = Literal["stdout", "stderr"]
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from copy import copy
 from datetime import datetime
-from types import TracebackType
 from typing import Self
 
 from pydantic import BaseModel
@@ -71,11 +70,12 @@ from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunS
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.foundation.arguments import checks_arguments
+from gert.kernel.foundation.closable import Closable
 from gert.kernel.ledger.build_batch import Entry
 
 
 @checks_arguments
-class AgentKernel:
+class AgentKernel(Closable):
     """Runs model and tool steps once, records them, and replays them from the ledger afterwards.
 
     It belongs to the event loop it is first used in. Close it when all work is done, or use it as an asynchronous
@@ -128,14 +128,6 @@ class AgentKernel:
         self._open_calls.close()
         await self._loop.until(self._open_calls.when_idle)
         await self.store.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # Runs
 

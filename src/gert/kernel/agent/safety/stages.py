@@ -6,8 +6,6 @@ from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-import msgspec
-
 from gert.errors import ApprovalRequiredError, GertError
 from gert.kernel.agent.middleware.conditions import Refusal
 from gert.kernel.agent.safety.approvals import HUMAN, can_use
@@ -21,6 +19,7 @@ from gert.kernel.agent.steps.tool_events import duplicate_call
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.foundation.json_path import Absent, follow
+from gert.kernel.foundation.lenient_json import json_object
 from gert.kernel.ledger.record import CallLimit, Head, Held
 
 RUN_LIMIT: Final = "limit:max_calls_per_run"
@@ -246,12 +245,7 @@ async def _verifications(review: Review, office: Office, rule: InvariantRule) ->
 
 def _read_verification(text: str) -> dict[str, bool]:
     """Read a verification: `{"recipient": "…", "verified": true}`, or `{"verified_recipients": ["…"]}`."""
-    try:
-        data = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return {}
-    if not isinstance(data, dict):
-        return {}
+    data = json_object(text)
     listed = data.get("verified_recipients")
     said = {name: True for name in listed if isinstance(name, str)} if isinstance(listed, list) else {}
     if isinstance(data.get("recipient"), str):

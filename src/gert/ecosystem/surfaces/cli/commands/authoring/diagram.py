@@ -7,6 +7,7 @@ from gert.ecosystem.host.runs.traces import names_run
 from gert.ecosystem.surfaces.cli.options import open_runs
 from gert.ecosystem.surfaces.cli.render.output import print_line
 from gert.errors import UsageError
+from gert.kernel.foundation.text import os_reason
 
 
 @click.command(name="diagram", epilog="Example: gert diagram runbooks/restart-pod.yaml --format svg -o restart.svg")
@@ -52,5 +53,5 @@ def command(
         with open(file, "w", encoding="utf-8") as opened:
             opened.write(text)
     except OSError as problem:
-        raise UsageError(f"cannot write `{file}`: {(problem.strerror or str(problem)).lower()}") from None
+        raise UsageError(f"cannot write `{file}`: {os_reason(problem)}") from None
     return 0

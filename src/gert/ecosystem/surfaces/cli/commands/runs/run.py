@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final
 
 import click
-import msgspec
 
 from gert.ecosystem.host.redrive.abandon import AbandonOptions, abandon
 from gert.ecosystem.host.run.record.journal import now
@@ -27,6 +26,7 @@ from gert.ecosystem.surfaces.cli.render.output import (
     print_json,
     print_json_line,
     print_line,
+    print_lines,
     print_table,
 )
 from gert.ecosystem.surfaces.cli.render.run_text import (
@@ -132,16 +132,14 @@ def show(run_id: str, whole: bool, ledger: LedgerChoice, as_json: bool) -> int:
         added = {} if timeline is None else as_data(timeline, whole=whole)
         print_json(as_document(entry) | added | ({"steps": shown} if entry.kind == "runbook" else {}))
     else:
-        for line in about(entry, now()):
-            print_line(line)
+        print_lines(about(entry, now()))
         if shown:
             print_line()
             left_out = len(steps) - len(shown)
             print_line(f"steps (the last {len(shown):,} of {len(steps):,}; --all shows all):" if left_out else "steps:")
         for each in shown:
             print_line(step_line(each))
-        for line in () if timeline is None else timeline_lines(timeline, None if whole else MOST_SHOWN):
-            print_line(line)
+        print_lines(() if timeline is None else timeline_lines(timeline, None if whole else MOST_SHOWN))
     return 0
 
 
@@ -163,7 +161,7 @@ def tail(run_id: str, follow: bool, since_seq: int, verbose: bool, ledger: Ledge
             print_timeline(events, verbose=verbose)
             return 0
         for event in events:
-            print_json_line(msgspec.to_builtins(event))
+            print_json_line(event)
     return 0
 
 
@@ -198,10 +196,9 @@ def abandon_(
     )
     ended = asyncio.run(abandon(options))
     if as_json:
-        print_json(msgspec.to_builtins(ended))
+        print_json(ended)
     else:
-        for line in abandoned_lines(ended):
-            print_line(line)
+        print_lines(abandoned_lines(ended))
     return 0
 
 

@@ -116,10 +116,10 @@ def summaries(run_id: str, summary_type: str | None, limit: int, ledger: LedgerC
     elif noted:
         rows = [
             [
-                (str(each["seq"]), None),
-                (clip(each["summary_type"], LONGEST_NAME), None),
-                (clip(each["step_key"] or "", LONGEST_NAME), None),
-                (value_text(each["summary"]), None),
+                str(each["seq"]),
+                clip(each["summary_type"], LONGEST_NAME),
+                clip(each["step_key"] or "", LONGEST_NAME),
+                value_text(each["summary"]),
             ]
             for each in noted
         ]
@@ -139,7 +139,7 @@ def artifacts(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
     if as_json:
         print_json({"run_id": found, "artifacts": held})
     elif held:
-        rows = [[(clip(key, LONGEST_NAME), None), (value_text(value), None)] for key, value in held.items()]
+        rows = [[clip(key, LONGEST_NAME), value_text(value)] for key, value in held.items()]
         print_table(("artifact", "value"), rows)
     else:
         print_line("there are no artifacts")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gert.kernel.events.runbook import EVENTS
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -90,8 +90,7 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
     for index, event in enumerate(expectations.expected_events):
         kind = event.split(maxsplit=1)[0] if event.split() else event
         if kind not in _EVENTS:
-            guess = did_you_mean(kind, _EVENTS)
-            hint = f"did you mean `{guess}`?" if guess else "`docs/events.md` lists them"
+            hint = suggestion(kind, _EVENTS) or "`docs/events.md` lists them"
             yield error("D61", ("expected_events", index), f"there is no event `{shorten(kind)}`", hint)
     if program is None:
         return
@@ -129,8 +128,7 @@ def _evidence(key: str, entry: Mapping[str, Any], step: ManualStep) -> Iterator[
         piece = wanted.get(name)
         if piece is None:
             if name not in EVIDENCE_KEYS:
-                guess = did_you_mean(name, wanted)
-                hint = f"did you mean `{guess}`?" if guess else None
+                hint = suggestion(name, wanted)
                 yield warning("D62", path, f"`{key}` requires no evidence `{shorten(name)}`", hint)
         elif piece.kind == "text" and not (isinstance(value, str | int | float) and str(value).strip()):
             yield warning("D62", path, f"expected text for `{name}` of `{key}`")
@@ -152,7 +150,6 @@ def _is_step(key: str, steps: Mapping[str, object]) -> bool:
 
 
 def _unknown(what: str, name: str, known: Iterable[str], path: Path, rule: str = "D60") -> Finding:
-    guess = did_you_mean(name, known)
-    hint = f"did you mean `{guess}`?" if guess else None
+    hint = suggestion(name, known)
     on_key = not isinstance(path[-1], int)
     return error(rule, path, f"the runbook has no {what} `{shorten(name)}`", hint, on_key=on_key)
