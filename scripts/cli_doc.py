@@ -12,7 +12,7 @@ HEADER = """# Command line
 Every command, as its `--help` prints it. This page is generated from the commands by `make docs`.
 [Results and exit codes](results.md) explains what commands print and how they exit.
 
-| Command | |
+| Command | Does |
 |---|---|
 """
 

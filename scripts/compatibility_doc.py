@@ -26,6 +26,8 @@ RELEASES = (Release("0.2.0", "3.11, 3.12, 3.13", "writes and reads 6", "writes a
 
 PAGE = """# Compatibility
 
+Which Python a version of gert runs on, and which databases and records it reads.
+
 | gert | Python | SQLite schema | Postgres schema | Ledger format |
 |---|---|---|---|---|
 {rows}
@@ -41,7 +43,8 @@ readable.
 **Python names.** What `gert.agent` exports is listed in [kernel_behavior_index.json](kernel_behavior_index.json),
 with signatures, events, errors and commands; it is generated from the code and checked in CI.
 
-SQLite is the one Python was built with. Postgres is reached through asyncpg, which is installed with `gert[postgres]`.
+gert uses the SQLite that Python was built with. It reaches Postgres through asyncpg, which the [extra](install.md)
+`postgres` installs.
 """
 
 

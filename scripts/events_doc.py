@@ -10,10 +10,11 @@ from gert.kernel.events import agent, runbook, runner, vocabulary
 from gert.kernel.events.agent import parts
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.principal import Principal
+from scripts.tables import table
 
 HEADER = """# Events
 
-Every event that can stand in a trace. This page is generated from the catalogue in
+Every event that a trace can contain. This page is generated from the catalogue in
 `gert.kernel.events` by `make docs`.
 
 An event is one line of JSON; what surrounds its `data` is described in the
@@ -75,11 +76,10 @@ def section(title: str, kind: type[msgspec.Struct]) -> str:
     for field in msgspec.structs.fields(kind):
         note = notes.pop(field.encode_name, notes.pop(field.name, ""))
         required = "yes" if field.required else ""
-        rows.append(f"| `{field.encode_name}` | {shown(hints[field.name])} | {required} | {note} |")
+        rows.append((f"`{field.encode_name}`", shown(hints[field.name]), required, note))
     if notes:
         raise SystemExit(f"{kind.__name__} explains fields it does not have: {', '.join(notes)}")
-    table = ["| Field | Type | Required | |", "|---|---|---|---|", *rows]
-    return f"### {title}\n\n{sentence}\n\n" + "\n".join(table) + "\n"
+    return f"### {title}\n\n{sentence}\n\n{table(('Field', 'Type', 'Required', 'Meaning'), rows)}"
 
 
 def explained(kind: type) -> tuple[str, dict[str, str]]:
@@ -118,5 +118,5 @@ def words() -> str:
     for name, value in WORDS.items():
         said = re.search(rf'^{name} = Literal\[[^\]]*\]\n"""(.*?)"""', source, re.MULTILINE)
         listed = ", ".join(f"`{word}`" for word in get_args(value))
-        rows.append(f"| {name} | {listed} | {said.group(1) if said else ''} |")
-    return "\n".join(["| Name | Words | |", "|---|---|---|", *rows, ""])
+        rows.append((name, listed, said.group(1) if said else ""))
+    return table(("Name", "Words", "Meaning"), rows)

@@ -51,7 +51,7 @@ def _decisions() -> Iterator[str]:
     yield "The reasons behind the design, one page each. A decision applies until another replaces it; then both pages"
     yield "say so."
     yield ""
-    yield "| | |"
+    yield "| Number | Decision |"
     yield "|---|---|"
     for file in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
         number, _, title = file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").partition(" ")
@@ -67,7 +67,7 @@ def _rules() -> Iterator[str]:
         yield ""
         yield f"## {phase.capitalize()}"
         yield ""
-        yield "| Rule | What it asks for | |"
+        yield "| Rule | What it asks for | Details |"
         yield "|---|---|---|"
         for rule in RULES.values():
             if rule.phase == phase:

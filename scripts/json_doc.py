@@ -6,6 +6,7 @@ from typing import Any
 from gert.ecosystem.host.shapes.errors import ErrorResult
 from gert.ecosystem.host.shapes.schema import schemas_for
 from gert.ecosystem.surfaces.cli.results import LINES, RESULTS
+from scripts.tables import table
 
 HEADER = """# JSON reference
 
@@ -35,10 +36,10 @@ def page() -> str:
 def _section(schema: dict[str, Any]) -> str:
     needed = schema.get("required", ())
     rows = [
-        f"| {f'**`{name}`**' if name in needed else f'`{name}`'} | {_words(each)} | {_about(each)} |\n"
+        (f"**`{name}`**" if name in needed else f"`{name}`", _words(each), _about(each))
         for name, each in schema["properties"].items()
     ]
-    return "".join((f"{_about(schema)}\n\n", "| Key | Holds | |\n|---|---|---|\n", *rows))
+    return f"{_about(schema)}\n\n{table(('Key', 'Holds', 'Meaning'), rows)}"
 
 
 def _about(schema: dict[str, Any]) -> str:

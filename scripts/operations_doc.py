@@ -5,8 +5,9 @@ from typing import Any
 
 from gert.ecosystem.host.operations.table import OPERATIONS
 from gert.ecosystem.surfaces.serve.service import PREFIX, reference
+from scripts.tables import table
 
-HEADER = """# Operations
+HEADER = """# Operations for programs
 
 What programs can ask gert for. This page is generated from the table of operations by `make docs`;
 `gert serve --schema` prints the same as JSON Schema, which is also in
@@ -36,18 +37,18 @@ def _writes(method: dict[str, Any]) -> str:
 
 
 def _notifications() -> Iterator[str]:
-    yield "# Notifications of gert serve\n"
+    yield "## Notifications of gert serve\n"
     for name, each in reference()["notifications"].items():
-        yield f"## `{name}`\n\n{each['description']}\n\n{_table(each['params'])}"
+        yield f"### `{name}`\n\n{each['description']}\n\n{_table(each['params'])}"
 
 
 def _table(schema: dict[str, Any]) -> str:
     needed = schema.get("required", [])
     rows = [
-        f"| {_key(name, name in needed)} | {_kind(each)} | {_default(each)} | {_about(each)} |"
+        (_key(name, name in needed), _kind(each), _default(each), _about(each))
         for name, each in schema["properties"].items()
     ]
-    return "\n".join(["| Key | Holds | Default | |", "|---|---|---|---|", *rows, ""])
+    return table(("Key", "Holds", "Default", "Meaning"), rows)
 
 
 def _key(name: str, needed: bool) -> str:

@@ -24,7 +24,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-WIDTH, HEIGHT = 110, 40
+WIDTH, HEIGHT = 118, 40
 THEME = TerminalTheme(
     (24, 26, 31),
     (220, 223, 228),
@@ -206,7 +206,7 @@ def approval_page() -> None:
             )
             if address is None:
                 raise SystemExit("error: `gert approvals serve` names no page")
-            browse(address, "approval-page")
+            browse(address, "approval-page", height=584)
         finally:
             served.terminate()
             served.wait()
@@ -215,7 +215,7 @@ def approval_page() -> None:
 def screen() -> None:
     """The screen for an incident."""
     with project() as (folder, environment):
-        terminal = Terminal(folder, environment, 110, 30)
+        terminal = Terminal(folder, environment, 110, 18)
         try:
             terminal.type(f"clear; {EXEC} --detach -q; clear; gert-tui --run last")
             terminal.wait("1 approval")

@@ -16,7 +16,7 @@ from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.run_screen import RunScreen
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "images")
-SIZE = (96, 26)
+WIDTH, HEIGHT = 96, 26
 TOOL = """
 apiVersion: tool/v0
 meta: {name: web, binary: sh}
@@ -68,7 +68,11 @@ async def _until(pilot: Any, holds: Callable[[], bool]) -> None:
     raise RuntimeError("the picture did not come about")
 
 
-def _save(app: App[Any], name: str, folder: str) -> None:
+async def _save(pilot: Any, name: str, folder: str, height: int = HEIGHT) -> None:
+    """Write a picture of the screen, on a terminal with as many lines as it needs."""
+    await pilot.resize_terminal(WIDTH, height)
+    await pilot.pause(0.2)
+    app: App[Any] = pilot.app
     # A temporary path would be another one in each picture.
     here = os.path.realpath(os.getcwd())
     drawn = app.export_screenshot(title="gert-tui").replace(
@@ -77,6 +81,7 @@ def _save(app: App[Any], name: str, folder: str) -> None:
     with open(os.path.join(folder, f"tui-{name}.svg"), "w", encoding="utf-8") as file:
         # No font is loaded from elsewhere: the reader's own serves.
         file.write(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
+    await pilot.resize_terminal(WIDTH, HEIGHT)
 
 
 def _waits(app: App[Any], kind: str) -> bool:
@@ -90,30 +95,31 @@ def _status(app: App[Any]) -> str:
 async def _draw(desk: Desk, folder: str) -> None:
     app = GertApp(desk)
     is_open: Callable[[str], Callable[[], bool]] = lambda kind: lambda: type(app.screen).__name__ == kind  # noqa: E731
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=(WIDTH, HEIGHT)) as pilot:
         await _until(pilot, lambda: app.screen.query_one("#runbooks", DataTable).row_count > 0)
-        _save(app, "home", folder)
+        await _save(pilot, "home", folder, 12)
         await pilot.press("enter")
         await _until(pilot, is_open("StartForm"))
         await pilot.press(*"checkout")
-        _save(app, "form", folder)
+        await _save(pilot, "form", folder, 12)
         app.screen.query_one("#start").press()  # type: ignore[attr-defined]
         await _until(pilot, lambda: _waits(app, "approval") and "a" in _status(app))
-        _save(app, "run", folder)
+        await _save(pilot, "run", folder, 16)
         await pilot.press("a")
         await _until(pilot, is_open("Respond"))
-        _save(app, "approval", folder)
+        await _save(pilot, "approval", folder)
         app.screen.query_one("#typed").value = "scale"  # type: ignore[attr-defined]
         app.screen.query_one("#approve").press()  # type: ignore[attr-defined]
         await _until(pilot, lambda: _waits(app, "a person"))
         await pilot.press("enter")
         await _until(pilot, is_open("EvidenceForm"))
-        _save(app, "evidence", folder)
+        await pilot.press("space")
+        await _save(pilot, "evidence", folder, 14)
         await pilot.press("escape")
         await _until(pilot, is_open("RunScreen"))
         await pilot.press("question_mark")
         await _until(pilot, is_open("Page"))
-        _save(app, "help", folder)
+        await _save(pilot, "help", folder)
         await pilot.press("escape")
         await _until(pilot, is_open("RunScreen"))
         screen = app.screen

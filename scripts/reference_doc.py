@@ -7,8 +7,9 @@ from gert.kernel.runbook.document import DOCUMENT_KINDS
 from gert.kernel.runbook.documents.steps import STEP_KINDS
 from gert.kernel.runbook.kinds import Choice, ListOf, MapOf, Nested
 from gert.kernel.runbook.model import Field, Kind, Model
+from scripts import tables
 
-HEADER = """# Reference
+HEADER = """# Document reference
 
 Every key of every document. This page is generated from the models in `gert.kernel.runbook.documents` by
 `make docs`; `gert schema KIND` prints the same as JSON Schema. **Bold** keys are required. A key that is not
@@ -61,17 +62,17 @@ def table(model: type[Model]) -> str:
     rows = [
         _row(key, field) for key, field in model.fields.items() if not (key == "type" and hasattr(model, "executes"))
     ]
-    return "\n".join(["| Key | Takes | Default | |", "|---|---|---|---|", *rows, ""])
+    return tables.table(("Key", "Takes", "Default", "Meaning"), rows)
 
 
-def _row(key: str, field: Field) -> str:
+def _row(key: str, field: Field) -> tuple[str, ...]:
     name = f"**`{key}`**" if field.required else f"`{key}`"
     default = (
         f"`{_json(field.default)}`"
         if isinstance(field.default, str | int | float | bool) and field.default != ""
         else ""
     )
-    return f"| {name} | {_takes(field.kind)} | {default} | {field.doc.replace('|', '&#124;')} |"
+    return name, _takes(field.kind), default, field.doc.replace("|", "&#124;")
 
 
 def _takes(kind: Kind) -> str:

@@ -188,7 +188,7 @@ def test_links_of_the_index_lead_somewhere() -> None:
 def _walk() -> Iterator[str]:
     """The commands and the output of the walk, line by line; a command may go on in indented lines."""
     page = README.read_text(encoding="utf-8").partition("## One incident")[2]
-    for block in re.findall(r"^```\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
+    for block in re.findall(r"^```console\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
         if block.startswith("$ "):
             yield from re.sub(r"\|\n +", "| ", block).splitlines()
 

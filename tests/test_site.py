@@ -2,7 +2,9 @@
 
 import re
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -43,6 +45,78 @@ def test_pages_load_nothing_from_elsewhere(built: Path) -> None:
         if "canonical" not in found[0]
     }
     assert guilty == set()
+
+
+class Page(HTMLParser):
+    """What a page of the site refers to, its anchors, its headings, and its text outside of code."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.targets: set[str] = set()
+        self.anchors: set[str] = set()
+        self.headings: list[int] = []
+        self.text: list[str] = []
+        self._article = self._code = 0
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.targets.update(value for name in ("href", "src") if (value := named.get(name)))
+        self.anchors.update(value for name in ("id", "name") if (value := named.get(name)))
+        self._article += tag == "article"
+        self._code += tag in ("code", "script", "style")
+        if self._article and re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._article -= tag == "article"
+        self._code -= tag in ("code", "script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if self._article and not self._code:
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def pages(built: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in built.rglob("*.html") if path.name != "404.html"}
+
+
+def test_every_link_anchor_and_picture_of_the_site_is_there(built: Path, pages: dict[Path, Page]) -> None:
+    nowhere = set()
+    for path, page in pages.items():
+        for target in page.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            other = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            other = other / "index.html" if other.is_dir() else other
+            known = pages[other].anchors if other in pages else ()
+            if not other.is_file() or (parts.fragment and known and unquote(parts.fragment) not in known):
+                nowhere.add(f"{path.relative_to(built)}: {target}")
+    assert nowhere == set()
+
+
+def test_every_page_has_one_title_and_headings_in_order(built: Path, pages: dict[Path, Page]) -> None:
+    wrong = {
+        f"{path.relative_to(built)}: {page.headings}"
+        for path, page in pages.items()
+        if page.headings[:1] != [1]
+        or page.headings.count(1) != 1
+        or any(below > above + 1 for above, below in zip(page.headings, page.headings[1:], strict=False))
+    }
+    assert wrong == set()
+
+
+def test_no_page_shows_markdown_or_html_as_text(built: Path, pages: dict[Path, Page]) -> None:
+    raw = re.compile(r"\*\*|\]\(|\|\s*-{3}|<!--|</?[a-z]+>|!!! |^#{1,6} |`", re.MULTILINE)
+    shown = {
+        f"{path.relative_to(built)}: {text.strip()[:80]}"
+        for path, page in pages.items()
+        for text in page.text
+        if raw.search(text)
+    }
+    assert shown == set()
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
