@@ -183,7 +183,8 @@ async def _inputs(prepared: Prepared, source: Record, options: RerunOptions, con
         if name in declared and value is not None
     }
     found = resolvers(prepared, console)
-    return await resolve(declared, {**before, **options.given}, found, prepared.floor.policies)
+    given = {**before, **options.given}
+    return await resolve(declared, given, found, prepared.floor.policies, source.secret_sources)
 
 
 def _plain(inputs: ResolvedInputs) -> dict[str, Any]:
