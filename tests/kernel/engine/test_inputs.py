@@ -38,9 +38,10 @@ def drive(
     given: Mapping[str, Any] | None = None,
     answers: Mapping[str, BatchAnswer] | None = None,
     recorded: Mapping[str, str] | None = None,
+    asked: list[ResolveBatch] | None = None,
 ) -> tuple[ResolvedInputs, list[ResolveBatch]]:
     """Run the generator; a resolver without an answer finds nothing."""
-    asked: list[ResolveBatch] = []
+    asked = [] if asked is None else asked
     wrapped = {
         name: value if isinstance(value, GivenInput) else GivenInput(value) for name, value in (given or {}).items()
     }
@@ -491,10 +492,8 @@ SECRET = "key: {secret: true, default: spare, from: env/KEY}"
 )
 def test_a_recorded_secret_without_a_value_is_a_problem(source: str, inputs: str, batches: int) -> None:
     asked: list[ResolveBatch] = []
-    resolution = resolve_inputs(declared(inputs), {}, recorded={"key": source})
     with pytest.raises(InputError, match="the run was started with the secret input `key`") as caught:
-        asked.append(next(resolution))
-        resolution.send(BatchAnswer())
+        drive(inputs, recorded={"key": source}, asked=asked)
     assert len(asked) == batches
     assert caught.value.hint is not None
     assert "pass --input key=@FILE" in caught.value.hint
