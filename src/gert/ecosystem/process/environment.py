@@ -12,9 +12,11 @@ GERT_PREFIX: Final = "GERT_"
 PARENT_RUN: Final = "GERT_PARENT_RUN_ID"
 """The run that calls a tool; the only variable of gert that a tool gets."""
 
-
 LEDGER: Final = "GERT_LEDGER"
-"""The ledger of the run, for runners that are gert itself: a file, or an address."""
+"""The ledger of the run, for the runner for agents, which is gert itself: a file, or an address."""
+
+DEPTH: Final = "GERT_DEPTH"
+"""How deep agents and runbooks have started each other."""
 
 
 def environment_for(own: Iterable[str], environment: Mapping[str, str], withheld: frozenset[str]) -> dict[str, str]:

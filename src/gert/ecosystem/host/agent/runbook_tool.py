@@ -23,7 +23,7 @@ from gert.ecosystem.host.policy.explain_runbook import explained_steps
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.process.descendants import MARK
-from gert.ecosystem.process.environment import PARENT_RUN
+from gert.ecosystem.process.environment import DEPTH, PARENT_RUN
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.errors import DocumentError, GertError, InputError, ToolPermanentError, ToolSuspended, UsageError
 from gert.kernel.agent.middleware.base import PreparedToolRequest
@@ -46,8 +46,6 @@ from gert.kernel.runbook.documents.runbook import Runbook
 
 LINK: Final = "runbook_run"
 """The type of the summary that names the run of a runbook, recorded with the request of the call."""
-DEPTH: Final = "GERT_DEPTH"
-"""How deep agents and runbooks have started each other."""
 MOST_LEVELS: Final = 4
 _SOURCE: Final = "agent"
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]")

@@ -60,6 +60,14 @@ def exporter(
     return Exporter(make, captures=captures, on_problem=on_problem)
 
 
+def telemetry_variables(block: "TelemetryBlock | None", environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which a process that has no settings exports as this one does."""
+    if not is_exported(block, environ):
+        return {SWITCH: "0"}
+    content = {CONTENT: "true" if captures_content(block, environ) else "false"}
+    return {SWITCH: "1", **content, **{name: environ[name] for name in secret_headers(block, environ)}}
+
+
 def secret_headers(block: "TelemetryBlock | None", environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the variables with credentials of the collector, which tools do not get."""
     if is_exported(block, environ):
