@@ -43,7 +43,7 @@ VARIABLES = {
     "GERT_LEDGER": "Ledger of the run that started an extension; gert sets it for `gert-ext-agent`. You do not set it.",
     "GERT_DEPTH": "How many runs are above this one; gert sets it, and refuses endless nesting. You do not set it.",
     "GERT_OTEL": "`1` exports runs to OpenTelemetry, `0` does not; wins over `telemetry.export`.",
-    "GERT_OTEL_FLUSH_SECONDS": "How long the end of a run waits for OpenTelemetry (default: 2).",
+    "GERT_OTEL_FLUSH_SECONDS": "How long the end of a run waits for OpenTelemetry (default: 1).",
     "NO_COLOR": "Print no colours.",
     "ACCESSIBLE": "Print lines instead of a screen.",
     "XDG_STATE_HOME": "Base of your state directory outside of projects.",

@@ -34,6 +34,8 @@ class Collector:
     def __init__(self, server: Server) -> None:
         self._server = server
         self.on = {"GERT_OTEL": "1", "OTEL_EXPORTER_OTLP_ENDPOINT": server.url("")}
+        self.waits = {**self.on, "GERT_OTEL_FLUSH_SECONDS": "60"}
+        """For a healthy collector, on a machine that may be busy."""
 
     def bodies(self, path: str) -> list[bytes]:
         return [each.body for each in self._server.requests if each.target == path]
@@ -99,11 +101,11 @@ def rich(project: Project) -> None:
 def test_the_spans_of_a_runbook_reach_a_collector_across_a_resume(project: Project) -> None:
     rich(project)
     with collecting() as collector:
-        waiting = project.exec("--detach", "--as", "ann", "--json", **collector.on).ended(0).said
+        waiting = project.exec("--detach", "--as", "ann", "--json", **collector.waits).ended(0).said
         early = collector.spans
         assert span_id_of(waiting["run_id"], 1) not in early, "the run has not ended"
         project.gert("approve", waiting["pending"][0]["ticket_id"], "--as", "bob").ended(0)
-        project.gert("resume", "--run", waiting["run_id"], **collector.on)
+        project.gert("resume", "--run", waiting["run_id"], **collector.waits)
         spans, metrics = collector.spans, collector.metrics
         sizes = [len(body) for body in collector.bodies("/v1/traces")]
     assert sizes
@@ -129,7 +131,7 @@ def test_the_execution_of_a_runner_is_linked_to_the_run_that_asked_for_it(tmp_pa
     with bench(tmp_path / "project") as (made, _), collecting() as collector:
         made.runner_tool()
         made.runbook(ping(), tools=["ping"])
-        made.exec("--as", "ann", **KEYS, **collector.on).ended(0)
+        made.exec("--as", "ann", **KEYS, **collector.waits).ended(0)
         spans = collector.spans
         (run,) = [each for each in made.runs() if not each.id.startswith("plan-")]
     (execution,) = [span for span in spans.values() if said(span).get("gert.run.kind") == "runner"]
@@ -143,7 +145,7 @@ def test_an_execution_without_a_run_is_exported_by_the_process_that_started_it(t
     with bench(tmp_path / "project") as (made, _), collecting() as collector:
         file = made.create()
         made.gert("plan", "approve", file, **KEYS).ended(0)
-        made.gert("runner", "run", file, **KEYS, **collector.on).ended(0)
+        made.gert("runner", "run", file, **KEYS, **collector.waits).ended(0)
         (execution,) = collector.spans.values()
     assert execution.name.startswith("execute_tool S.vendor.test.ping")
     assert said(execution)["gert.runner.exit_code"] == 0
@@ -154,7 +156,7 @@ def test_a_run_that_is_abandoned_ends_its_spans(project: Project) -> None:
     rich(project)
     run_id = project.exec("--detach", "--json").ended(0).said["run_id"]
     with collecting() as collector:
-        project.gert("run", "abandon", run_id, "--reason", "gone", **collector.on).ended(0)
+        project.gert("run", "abandon", run_id, "--reason", "gone", **collector.waits).ended(0)
         spans = collector.spans
     root = spans[span_id_of(run_id, 1)]
     assert said(root)["gert.run.status"] == "cancelled"
@@ -166,7 +168,9 @@ def test_a_rerun_is_linked_to_the_run_that_it_repeats(project: Project) -> None:
     project.runbook(note("one", "a"), note("two", "b"))
     first = project.exec("--json").ended(0).said["run_id"]
     with collecting() as collector:
-        again = project.gert("rerun", "--run", first, "--from", "two", "--json", **collector.on).ended(0).said["run_id"]
+        again = (
+            project.gert("rerun", "--run", first, "--from", "two", "--json", **collector.waits).ended(0).said["run_id"]
+        )
         root = collector.spans[span_id_of(again, 1)]
     assert [link.span_id.hex() for link in root.links] == [span_id_of(first, 1)]
 
@@ -196,14 +200,15 @@ def test_a_sick_collector_costs_a_warning_and_nothing_else(project: Project, ans
 def test_the_body_of_an_answer_is_not_read(project: Project, answer: Answer) -> None:
     project.runbook(note("write", "x"))
     with collecting(answer) as collector:
-        ran = project.exec(**collector.on).ended(0)
+        ran = project.exec(**collector.waits).ended(0)
     assert "telemetry" not in ran.err
 
 
 def test_a_collector_that_is_not_there_costs_a_warning(project: Project) -> None:
     project.runbook(note("write", "x"))
     ran = project.exec("--json", GERT_OTEL="1", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9").ended(0)
-    assert "telemetry was not exported" in ran.said["warning"]
+    assert "telemetry was not exported: the collector cannot be reached" in ran.said["warning"]
+    assert "--send" in ran.said["warning"]
 
 
 def test_the_settings_turn_it_on_and_the_switch_off(project: Project) -> None:
@@ -230,7 +235,7 @@ def test_tools_do_not_get_the_credentials_of_the_collector(project: Project) -> 
 def test_a_dry_run_is_not_exported(project: Project, mode: str) -> None:
     project.runbook(note("write", "x"))
     with collecting() as collector:
-        project.exec("--mode", mode, **collector.on)
+        project.exec("--mode", mode, **collector.waits)
         assert collector.spans == {}
 
 
@@ -239,7 +244,7 @@ def test_a_recorded_run_is_exported_with_the_same_ids(project: Project) -> None:
     project.exec().ended(0)
     wanted = expected(project.run().lines())
     with collecting() as collector:
-        sent = project.gert("run", "export", "last", "--format", "otlp", "--send", "--json", **collector.on).ended(0)
+        sent = project.gert("run", "export", "last", "--format", "otlp", "--send", "--json", **collector.waits).ended(0)
         assert sent.said == {"run_id": project.run().id, "spans": len(wanted)}
         assert collector.spans.keys() == wanted.keys()
         assert collector.metrics == set(), "metrics are of the present"
