@@ -441,7 +441,8 @@ def test_tools_of_an_agent_get_neither_the_keys_of_gert_nor_the_secrets_of_the_r
     [told] = results(server.asked[-1])
     assert "PATH=" in told
     assert [word for word in told.split("\\n") if word.startswith("GERT_")] == [
-        f"GERT_PARENT_RUN_ID={agent_runs(project)[0]}"
+        f"GERT_PARENT_RUN_ID={agent_runs(project)[0]}",
+        f"GERT_ROOT_RUN_ID={only(project).id}",
     ]
     kept = (project.root / "runs" / "ledger.db").read_bytes()
     for value in (SECRET, *keys.values()):

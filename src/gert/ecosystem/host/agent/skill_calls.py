@@ -9,6 +9,7 @@ from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.runner.plan_files import planned_day
 from gert.ecosystem.host.runner.skill_call import perform_skill_call, plan_call
 from gert.ecosystem.host.runner.transport import order_of, project_of, recorded_answer, require_callable
+from gert.ecosystem.process.environment import started_by
 from gert.errors import InDoubt, InputError, Refused
 from gert.kernel.engine.requests import CallTool, ToolAnswer
 from gert.kernel.events.runbook import Failure
@@ -29,6 +30,7 @@ class SkillCalls:
 
     def __init__(self, prepared: Prepared, actions: Sequence[ActionBlock]) -> None:
         self._project = project_of(prepared)
+        self._project.root_run = started_by(prepared.environ).root_run_id
         self._actor = prepared.actor
         for action in actions:
             if action.plan is not None:

@@ -116,6 +116,7 @@ async def rerun(
         from_step=options.step,
         source_chain_hash=source.report.head,
         answered=len(fork.answers),
+        source_root_run_id=source.started.root_run_id,
     )
     adopted = source.adopted and msgspec.structs.replace(source.adopted, source_run_id=source.run_id)
     return await drive_new_run(

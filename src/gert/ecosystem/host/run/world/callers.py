@@ -10,7 +10,7 @@ from gert.ecosystem.host.config.settings import secret_variables
 from gert.ecosystem.host.config.supported import TRANSPORTS, Transport
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.process.environment import PARENT_RUN
+from gert.ecosystem.process.environment import started_by, starting
 from gert.ecosystem.rpc import Servers
 from gert.ecosystem.tools.extension import Extensions
 from gert.ecosystem.tools.server_calls import ServerCalls
@@ -46,7 +46,8 @@ class Callers:
         self._program = program = prepared.program
         self._servers = Servers()
         # A gert that a tool calls says which run started its run.
-        environment = {**prepared.environ, PARENT_RUN: run_id}
+        root = started.root_run_id if started is not None else started_by(prepared.environ).root_run_id
+        environment = starting(prepared.environ, run_id, root)
         withheld = frozenset((*secret_names(program), *_secret_variables(program, inputs), *own_variables(prepared)))
 
         def printed(path: str, stream: str, text: str) -> None:
