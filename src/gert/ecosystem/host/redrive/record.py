@@ -202,6 +202,11 @@ class Record(msgspec.Struct, frozen=True):
         """The inputs that are on record: those that are not secret."""
         return {name: value for name, value in self.started.inputs.items() if name not in self.start.secret_inputs}
 
+    @property
+    def secret_sources(self) -> dict[str, str]:
+        """Where the inputs came from that are secret: each is resolved again in the same way."""
+        return {name: self.started.input_sources[name] for name in self.start.secret_inputs}
+
     def resolved(self, secrets: dict[str, str]) -> ResolvedInputs:
         """All inputs, given the values of those that are secret."""
         values = {**self.inputs, **{name: secret_ref(name) for name in secrets}}

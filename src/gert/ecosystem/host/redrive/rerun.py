@@ -100,6 +100,7 @@ async def rerun(
         from_step=options.step,
         source_chain_hash=source.report.head,
         answered=len(fork.answers),
+        source_root_run_id=source.started.root_run_id,
     )
     adopted = source.adopted and msgspec.structs.replace(source.adopted, source_run_id=source.run_id)
     return await drive_new_run(
@@ -150,7 +151,8 @@ async def _inputs(prepared: Prepared, source: Record, options: RerunOptions, con
         if name in declared and value is not None
     }
     found = resolvers(prepared, console)
-    return await resolve(declared, {**before, **options.given}, found, prepared.floor.policies)
+    given = {**before, **options.given}
+    return await resolve(declared, given, found, prepared.floor.policies, source.secret_sources)
 
 
 def _plain(inputs: ResolvedInputs) -> dict[str, Any]:

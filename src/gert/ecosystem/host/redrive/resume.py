@@ -331,12 +331,12 @@ async def _inputs(prepared: Prepared, record: Record, options: ResumeOptions, co
     declared = prepared.program.runbook.meta.inputs
     secret = {name: declared[name] for name in record.start.secret_inputs if name in declared}
     sources = resolvers(prepared, console)
-    found = await resolve(secret, options.given, sources, prepared.floor.policies)
+    found = await resolve(secret, options.given, sources, prepared.floor.policies, record.secret_sources)
     for name in record.start.secret_inputs:
         if name not in found.secrets:
             raise InputError(
-                f"the run was started with the secret input `{name}`, and it has no value now",
-                hint=f"give it again where it came from, or with --input {name}=@FILE",
+                f"the run was started with the secret input `{name}`, which the runbook no longer has",
+                hint="declare it again, or start a new run with `gert exec`",
             )
     return record.resolved(found.secrets)
 

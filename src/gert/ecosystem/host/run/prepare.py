@@ -26,15 +26,15 @@ from gert.ecosystem.host.embedding.ports import Parts, ToolExecutor
 from gert.ecosystem.host.run.options import MODES, RunOptions, with_trace_file
 from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.process.capture import marked
-from gert.ecosystem.process.environment import GERT_PREFIX, PARENT_RUN
+from gert.ecosystem.process.environment import GERT_PREFIX, started_by
 from gert.ecosystem.tools.runners import Runners
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
 from gert.kernel.events.runbook import Recent, RunStart, Start
+from gert.kernel.events.started_by import NO_RUN
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
 from gert.kernel.foundation.text import has_visible, is_plain
 from gert.kernel.runbook.document import Document
@@ -211,6 +211,8 @@ class Prepared:
                     f"the input `{name}` holds a secret and is not declared as one",
                     hint=f"declare it with `secret: true` in `meta.inputs.{name}`",
                 )
+        # The result of a replay does not depend on the run whose tool, or whose agent, called this gert.
+        caller = started_by(self.environ) if self.options.mode != "replay" else NO_RUN
         started = RunStart(
             runbook=self.program.runbook.meta.name,
             runbook_hash=self.checked.document.digest,
@@ -222,7 +224,8 @@ class Prepared:
             inputs=inputs.values,
             input_sources=inputs.sources,
             scenario=scenario,
-            parent_run_id=parent_run_id or self._parent_run(),
+            parent_run_id=parent_run_id or caller.parent_run_id,
+            root_run_id=None if parent_run_id is not None else caller.root_run_id,
             start=self._start(inputs, recent, working) if self.options.mode == "real" else None,
             principal=self.options.principal,
             require_signed=self.options.require_signed,
@@ -239,11 +242,6 @@ class Prepared:
             # The result of a replay does not depend on what ran today: it has no earlier runs.
             recent=Recent() if self.options.mode == "replay" else recent,
         )
-
-    def _parent_run(self) -> str | None:
-        """The run whose tool, or whose agent, called this gert; the result of a replay does not depend on that."""
-        parent = self.environ.get(PARENT_RUN, "")
-        return parent if is_run_id(parent) and self.options.mode != "replay" else None
 
     def _start(self, inputs: ResolvedInputs, recent: Recent | None, working: str | None) -> Start:
         """How the run is started, as its first event says."""

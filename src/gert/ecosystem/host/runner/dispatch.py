@@ -11,6 +11,7 @@ from gert.ecosystem.host.config.keys.plan_keys import verify_variables
 from gert.ecosystem.host.config.ledger_location import ledger_of
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.process.descendants import mark_for
+from gert.ecosystem.process.environment import ROOT_RUN
 from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.process.run_program import Ended, run_program
 from gert.kernel.foundation.lenient_json import json_object
@@ -45,6 +46,8 @@ def runner_environment(project: RunnerProject) -> dict[str, str]:
     kept: dict[str, str] = {name: environ[name] for name in _KEPT if name in environ}
     kept |= {name: value for name, value in environ.items() if name.startswith(_TRACE)}
     kept |= verify_variables(environ)
+    if project.root_run is not None:
+        kept[ROOT_RUN] = project.root_run
     if isinstance(project.database, Dsn):
         kept[_DSN] = project.database.value
     return kept

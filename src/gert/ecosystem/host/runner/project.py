@@ -51,6 +51,8 @@ class RunnerProject:
         self.root = self.workspace.project_root(self.folder) or self.folder
         self.state = state_dir(state, self.workspace.project_root(self.folder), environ)
         named = ledger_of(self.state) if database is None else database
+        self.root_run: str | None = None
+        """The root of the run that executes plans, where a run started it."""
         self.database: Database = os.path.abspath(named) if isinstance(named, str) else named
 
     @property

@@ -69,6 +69,7 @@ from gert.kernel.agent.types.api import (
 from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.agent.parts import ToolOutcome
+from gert.kernel.events.started_by import NO_RUN, StartedBy
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.closable import Closable
 from gert.kernel.ledger.build_batch import Entry
@@ -93,6 +94,7 @@ class AgentKernel(Closable):
         policy: KernelPolicy | None = None,
         approvals: ApprovalPort | None = None,
         prices: MaxCost | None = None,
+        started_by: StartedBy = NO_RUN,
     ) -> None:
         ordered = order_middleware(middleware or ())
         self.policy = policy or KernelPolicy()
@@ -111,7 +113,7 @@ class AgentKernel(Closable):
         for each in ordered:
             if (learn := getattr(each, "bind_capabilities", None)) is not None:
                 learn(self._tools.capabilities)
-        self.run_log = self._log = RunLog(self.ledger)
+        self.run_log = self._log = RunLog(self.ledger, started_by)
         self.approvals = Approvals(self._log, approvals)
         self._models = ModelSteps(self._log, model_port, self._tools, ordered)
         self._tool_steps = ToolSteps(self._log, self._tools, ordered, loop)

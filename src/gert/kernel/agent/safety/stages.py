@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from gert.errors import ApprovalRequiredError, GertError
+from gert.errors import ApprovalRequiredError, GertError, Refused
 from gert.kernel.agent.middleware.conditions import Refusal
 from gert.kernel.agent.safety.approvals import HUMAN, can_use
 from gert.kernel.agent.safety.config import ApprovalGatePolicy, InvariantRule, ToolLimitPolicy
@@ -174,8 +174,11 @@ async def _ask_people(review: Review, office: Office, gate: ApprovalGatePolicy) 
         reason = "it needs signed approvals, and no key to verify them with is set (GERT_APPROVAL_KEY_…)"
         return review.deny(HUMAN, "approval_unverifiable", reason)
     key = approval_key_of(call, review.semantic_key)
-    program = await office.program(call, review.arguments)
-    gated = approvals.gated_call(call, gate, key, review.arguments, office.fingerprint(call.tool_name), program)
+    try:
+        details = await office.details(call, review.arguments)
+    except Refused as refusal:
+        return review.deny(HUMAN, "call_refused", f"{refusal.message} ({refusal.rule})")
+    gated = approvals.gated_call(call, gate, key, review.arguments, office.fingerprint(call.tool_name), details)
     standing, found = await approvals.standing(gated)
     if standing == "rejected" and found is not None:
         by = f"`{found.record.by}`" if found.record.by else "an approver"

@@ -53,6 +53,19 @@ class ApprovalKeys(Keys):
         return None if said is None else [each.strip() for each in said.split(",") if each.strip()]
 
 
+def verify_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a process which only verifies approvals needs; of a key pair, the public half."""
+    environ = with_key_files(environ)
+    keys = {name: name for name in environ if name.startswith(NAMED_KEY) and name != NAMED_KEY}
+    default = next((name for name in (VERIFY_KEY, SIGNING_KEY) if name in environ), None)
+    if default is not None:
+        keys[VERIFY_KEY] = default
+    passed = {name: value for name, value in environ.items() if name == OWNER or name.startswith(f"{OWNER}_")}
+    for name, held in keys.items():
+        passed[name] = environment_key(environ, held).public_text or environ[held]
+    return passed
+
+
 def approval_verifier(environ: Mapping[str, str], own: Key | None = None, *, is_strict: bool = False) -> KeyVerifier:
     """A verifier with the keys of an environment.
 
