@@ -179,8 +179,8 @@ class _PathJournal(RedriveJournal):
     def say(self, said: Emit) -> None:
         """Compare an event with the next one on record at its path."""
         self._timestamp = ""
-        line, (payload, path, _) = self._encoded(said)
-        event = decode(line)
+        line, written = self._encoded(said)
+        event, payload, path = decode(line), written.payload, written.path
         if payload.type not in _OF_THE_RUN:
             expected = self._by_path.get(path)
             if not expected:

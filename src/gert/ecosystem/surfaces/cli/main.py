@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
             return None
         module = import_module(f"gert.ecosystem.surfaces.cli.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = with_exit_codes(module.command)
-        gc.enable()
+        _collect_again()
         return with_completion(command) if COMPLETE in os.environ else command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
@@ -197,8 +197,14 @@ def _complete() -> int:
     """Answer the completion script of a shell."""
     from click.shell_completion import shell_complete
 
-    gc.enable()
+    _collect_again()
     return shell_complete(group, {}, "gert", COMPLETE, os.environ[COMPLETE])
+
+
+def _collect_again() -> None:
+    """Enable garbage collection; what is imported by now stays, so looking through it would be in vain."""
+    gc.freeze()
+    gc.enable()
 
 
 def _system_error(problem: OSError) -> tuple[str, str | None]:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from gert.kernel.events.runbook import EVENTS
 from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
@@ -19,7 +18,6 @@ from gert.kernel.runbook.validate.domain.tools import literal_objection
 REGEX_ENDS: Final = "/"
 EVIDENCE_KEYS: Final = ("by", "reject", "failure", "redacted", "duration")
 """Keys allowed next to evidence; a step's own evidence of that name takes precedence."""
-_EVENTS: Final = frozenset(each.type for each in EVENTS)
 _UNNAMED: Final = re.compile("[a-z]+#[0-9]+")
 _ITEM: Final = re.compile(r"\[[^\]]*\]")
 IGNORED_KEYS: Final = frozenset({"description", "tags", "golden", "extensions"})
@@ -87,10 +85,13 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
         for name, value in getattr(expectations, section).items():
             if isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == REGEX_ENDS:
                 yield from check_pattern("D61", value[1:-1], (section, name))
+    from gert.kernel.events.runbook import EVENTS  # validation of other documents needs none of them
+
+    known = frozenset(each.type for each in EVENTS)
     for index, event in enumerate(expectations.expected_events):
         kind = event.split(maxsplit=1)[0] if event.split() else event
-        if kind not in _EVENTS:
-            hint = suggestion(kind, _EVENTS) or "`docs/events.md` lists them"
+        if kind not in known:
+            hint = suggestion(kind, known) or "`docs/events.md` lists them"
             yield error("D61", ("expected_events", index), f"there is no event `{shorten(kind)}`", hint)
     if program is None:
         return
