@@ -170,13 +170,13 @@ def append(
     batch = write(head, context.stamp())
     check_follows(head, batch)
     calls, ends = final_calls(batch)
-    other = yield from _rival(context.dialect, run_id, calls, ends)
+    other = (yield from _rival(context.dialect, run_id, calls, ends)) if calls else None
     if other is not None:
         return Held(other)
-    exceeded = yield from _exceeded(context, head, batch)
+    exceeded = (yield from _exceeded(context, head, batch)) if batch.limits else None
     if exceeded is not None:
         return exceeded
-    fitting, refused = yield from _claims(context, run_id, batch.claims, now)
+    fitting, refused = (yield from _claims(context, run_id, batch.claims, now)) if batch.claims else ([], {})
     if not (batch.events or batch.answers or batch.documents or fitting):
         return Written(batch, refused)
     batch = batch._replace(head=context.sealer.seal(batch.head))
