@@ -33,8 +33,9 @@ def command(
 ) -> int:
     """Draw a runbook, or a run with the path it took: steps, branches, lanes, loops, approvals and risk.
 
-    RUN is the id of a run, a unique prefix of it, or `last`. The colour of a border is the risk; ⚠ is an approval, a
-    dashed border a person or lanes. No step is executed.
+    RUN is the id of a run, a unique prefix of it, or `last`. The colour of a border is the risk, and ⚠ an approval; a
+    box is around a loop, a group or lanes. In a run, dotted lines were not taken, and steps are coloured by their
+    result. No step is executed.
     """
     if runbook is not None and run_id is None and names_run(runbook):
         runbook, run_id = None, runbook
