@@ -264,6 +264,11 @@ class TestRunsOfToolTry:
         assert [(each["runbook"], each["runs"]) for each in said["runbooks"]] == [("try-note-go", 1)]
         assert said["passed_over"]["trial"] == 1
 
+    def test_no_rerun_is_offered_because_their_runbook_is_no_file(self, project: Project) -> None:
+        project.tool("bad", BAD)
+        project.gert("tool", "try", "bad").ended(3)
+        assert project.gert("run", "show", "last", "--json").ended(0).said["next"] == []
+
     def test_last_names_them(self, project: Project) -> None:
         project.gert("tool", "try", "note", "go", "--input", "word=x").ended(0)
         assert "noted x" in project.gert("logs", "last").ended(0).out

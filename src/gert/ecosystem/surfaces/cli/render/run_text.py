@@ -183,7 +183,7 @@ def commands(entry: Entry) -> Iterator[str]:
         yield from (f"gert approve {view.id}{where}" for view in entry.tickets if not view.waiting)
         yield _resume(entry)
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
-    elif entry.status != "completed" and entry.started_with is not None:
+    elif entry.status != "completed" and entry.started_with is not None and not entry.is_trial:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
         yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}"
 
