@@ -46,6 +46,7 @@ from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.run.world.input_sources import resolvers
 from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.runs.find import LAST
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import InputError, IntegrityError, OutputsMissing, UsageError
@@ -248,9 +249,10 @@ def _go_live(
 
 
 async def _ticket(ledger: Ledger, run_id: str, named: str) -> str:
-    """The ticket that a unique prefix names; one that the run does not wait for is refused later."""
-    found = [row.ticket_id for row in await ledger.tickets("pending", run_id=run_id) if row.ticket_id.startswith(named)]
-    return found[0] if named and len(found) == 1 else named
+    """The ticket that a unique prefix names, or `last`; one that the run does not wait for is refused later."""
+    waiting = [row.ticket_id for row in await ledger.tickets("pending", run_id=run_id)]
+    found = waiting if named == LAST else [each for each in waiting if named and each.startswith(named)]
+    return found[0] if len(found) == 1 else named
 
 
 async def _open_tickets(

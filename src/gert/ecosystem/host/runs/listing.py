@@ -77,6 +77,13 @@ class Runs:
         heads = self.reader.ask(lambda ledger: ledger.runs(chosen, lambda _, __: None))
         return [(head.run_id, _about(head)) for head in heads]
 
+    def open_tickets(self, prefix: str, limit: int) -> list[tuple[str, str]]:
+        """The ids of open tickets, and the run of each; only their rows are read."""
+        if not self.place.is_there or (prefix and not is_run_id(prefix)):
+            return []
+        rows = self.reader.ask(lambda ledger: ledger.tickets("pending", prefix=prefix or None, limit=limit))
+        return [(row.ticket_id, row.run_id) for row in rows]
+
     def entry(self, run_id: str) -> Entry:
         """One run; TraceError where there is none."""
         head = self.reader.head(run_id) if self.place.is_there else None

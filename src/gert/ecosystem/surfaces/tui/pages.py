@@ -137,7 +137,7 @@ def event_summary(event: Envelope) -> list[str]:
     if isinstance(said, says.ApprovalResolved):
         return [f"▪ {where}: {'approved' if said.approved else 'not approved'}"]
     if isinstance(said, says.RunComplete):
-        return [f"▪ the run is {said.status}"]
+        return [f"▪ the run has ended: {said.status}"]
     return []
 
 

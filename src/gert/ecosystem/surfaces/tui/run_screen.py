@@ -68,6 +68,7 @@ class RunScreen(DeskScreen):
         self._rest = 0
         self._spent = time.process_time()
         self._was_over = False
+        self._is_trial = False
         self._possible: frozenset[str] = frozenset()
 
     @property
@@ -83,7 +84,7 @@ class RunScreen(DeskScreen):
     @property
     def state(self) -> RunState:
         """How the run is."""
-        return RunState(self.status, self.steps, self._tickets, by_step=self.desk.steps, advanced=self._advanced)
+        return RunState(self.status, self.steps, self._tickets, self.desk.steps, self._advanced, self._is_trial)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys vanish where the run leaves nothing to do for them."""
@@ -141,6 +142,7 @@ class RunScreen(DeskScreen):
         self._events += update.events
         del self._events[:-MOST_EVENTS]
         self.status, self._tickets = update.entry.status, update.entry.tickets
+        self._is_trial = update.entry.is_trial
         self.pane.draw()
         self._write(update)
         for note in update.notes:
@@ -393,7 +395,7 @@ class RunScreen(DeskScreen):
     def _next_command(self) -> str | None:
         if self.desk.is_temporary(self.place):
             return None
-        failed = self.steps.first("failed", "error")
+        failed = self.steps.first("failed", "error") if not self._is_trial else None
         rerun = f"gert rerun {self.run_id} --from '{failed.path}'" if failed is not None else ""
         command = {
             "running": f"gert logs {self.run_id} --follow",
