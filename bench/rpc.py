@@ -3,6 +3,9 @@
 The floor is a loop that sends a line over the same pipes and awaits the line that comes back, without JSON, ids, limits
 and a pool. A loop that blocks on its pipes is shown as well: it is what the operating system can do, and nothing else
 could happen meanwhile.
+
+All of it runs on one processor. Where the system moves a program to another one, waking it up costs more than a call
+does, and it moves the program that answers calls and not the one that echoes, or the other way round, as it happens.
 """
 
 import asyncio
@@ -11,6 +14,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bench.ratio import Ratio, report
 from gert.ecosystem.process.command import Command
@@ -84,12 +89,27 @@ class _Ignored:
 
 def main() -> int:
     """Measure and report."""
-    calls, echoes, blocking = map(statistics.median, zip(*asyncio.run(_measured()), strict=True))
+    with _one_processor():
+        calls, echoes, blocking = map(statistics.median, zip(*asyncio.run(_measured()), strict=True))
     print(
         f"     a second: {1 / calls:,.0f} calls, {1 / echoes:,.0f} bare echoes ({echoes / calls:.0%}, aim 50 %), "
         f"{1 / blocking:,.0f} echoes of a loop that blocks ({blocking / calls:.0%})"
     )
     return report([Ratio("a call of the peer / a bare echo over the same pipes", calls, echoes, 2.0)])
+
+
+@contextmanager
+def _one_processor() -> Iterator[None]:
+    """Run this process, and those it starts, on one processor, where the system can be told to."""
+    if sys.platform != "linux":
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 async def _measured() -> list[tuple[float, float, float]]:

@@ -419,6 +419,18 @@ def test_every_help_page_has_an_example_and_explains_its_options(command: click.
             {"rich", "httpx2", "asyncio", "pydantic", "cryptography", "subprocess", "rfc8785"},
             id="validation needs no terminal, network or event loop",
         ),
+        pytest.param(
+            ["validate", str(EXAMPLES / "runbooks" / "service-health-check.yaml")],
+            {
+                "hashlib",
+                "shutil",
+                "gert.kernel.engine.requests",
+                "gert.kernel.events.runbook",
+                "gert.kernel.foundation.redaction",
+            },
+            id="validation hashes nothing, masks nothing, and runs nothing",
+        ),
+        pytest.param(["validate", "--help"], {"jsonschema_rs", "re2"}, id="help on validation validates nothing"),
     ],
 )
 def test_what_a_command_does_not_import(arguments: list[str], forbidden: set[str]) -> None:

@@ -143,14 +143,26 @@ def test_the_terminal_cannot_sign_and_asks_nobody() -> None:
 def test_a_person_at_a_terminal_decides() -> None:
     answer, shown = at_terminal(
         lambda console: approvals(console).wait(waiting(request(min_approvers=2))),
-        ("approver [ann]: ", "\n"),
+        ("name of the approver [ann]: ", "\n"),
         ("approve? ", "hm\n"),
         ("approve? ", "y\n"),
-        ("approver: ", "bob\n"),
+        ("name of the approver: ", "bob\n"),
         ("approve? ", "n not now\n"),
     )
     assert answer == ApprovalAnswer(responses=(says("ann", True), says("bob", False, "not now")))
     assert "approval needed for step `restart`: Restart it" in shown
+
+
+@pytest.mark.parametrize("habit", ["y", "N", "yes", "no", "a", "all", "?"])
+def test_a_decision_is_not_taken_for_the_name_of_an_approver(habit: str) -> None:
+    answer, shown = at_terminal(
+        lambda console: approvals(console).wait(waiting(request(**APART))),
+        ("name of the approver: ", f"{habit}\n"),
+        ("name of the approver: ", "bob\n"),
+        ("approve? ", "y\n"),
+    )
+    assert answer == ApprovalAnswer(responses=(says("bob", True),))
+    assert "type the name or address of the person who decides" in shown
 
 
 def test_what_is_shown_is_all_that_matters_and_nothing_secret() -> None:

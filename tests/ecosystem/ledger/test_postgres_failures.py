@@ -71,20 +71,26 @@ async def somebody_waits(connection: Any) -> None:
 
 @contextmanager
 def lost_commit(*, arrives: bool) -> Iterator[list[str]]:
-    """The connection of the next commit breaks: before it was sent, or before its answer came."""
-    real, lost = asyncpg.Connection.execute, list[str]()
+    """The connection of the next commit, or of an append in one statement, breaks: before it was sent, or before its
+    answer came.
+    """
+    lost: list[str] = []
 
-    async def execute(self: Any, query: str, *args: Any, **more: Any) -> Any:
-        if lost or not query.startswith("COMMIT"):
-            return await real(self, query, *args, **more)
-        lost.append(query)
-        if arrives:
-            await real(self, query, *args, **more)
-        self.terminate()
-        raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+    def losing(real: Any, beginning: str) -> Any:
+        async def run(self: Any, query: str, *args: Any, **more: Any) -> Any:
+            if lost or not query.startswith(beginning):
+                return await real(self, query, *args, **more)
+            lost.append(query)
+            if arrives:
+                await real(self, query, *args, **more)
+            self.terminate()
+            raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+
+        return run
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(asyncpg.Connection, "execute", execute)
+        patched.setattr(asyncpg.Connection, "execute", losing(asyncpg.Connection.execute, "COMMIT"))
+        patched.setattr(asyncpg.Connection, "fetch", losing(asyncpg.Connection.fetch, "WITH moved"))
         yield lost
 
 

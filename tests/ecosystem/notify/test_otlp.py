@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+import requests
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.ecosystem.notify.servers import serving, status
 
 from gert.ecosystem.notify.otlp import OtlpSink
 from gert.kernel.ledger.spans.span import Span, span_id_of, trace_id_of
@@ -97,3 +99,24 @@ def test_the_service_is_named_by_the_environment_or_gert(
         sink.resource.attributes["service.instance.id"]
         != OtlpSink(InMemorySpanExporter()).resource.attributes["service.instance.id"]
     )
+
+
+@pytest.mark.parametrize("code", [408, 429, 500, 502, 503, 504])
+def test_a_collector_that_refuses_is_asked_once(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library would wait and ask again, and the end of the run would wait with it."""
+    with serving(status(code)) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url(""))
+        assert OtlpSink().send([chat(1)], last=True) == f"the collector answered {code}"
+        assert [each.target for each in server.requests] == ["/v1/traces"]
+
+
+def test_a_collector_that_is_not_there_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refused(session: requests.Session, method: str, url: str, **_: Any) -> requests.Response:
+        asked.append(url)
+        raise requests.ConnectionError
+
+    monkeypatch.setattr(requests.Session, "request", refused)
+    assert OtlpSink(environ={}).send([chat(1)], last=True) == "the collector cannot be reached"
+    assert len(asked) == 1

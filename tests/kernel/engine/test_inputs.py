@@ -34,14 +34,18 @@ def declared(inputs: str) -> dict[str, InputBlock]:
 
 
 def drive(
-    inputs: str, given: Mapping[str, Any] | None = None, answers: Mapping[str, BatchAnswer] | None = None
+    inputs: str,
+    given: Mapping[str, Any] | None = None,
+    answers: Mapping[str, BatchAnswer] | None = None,
+    recorded: Mapping[str, str] | None = None,
+    asked: list[ResolveBatch] | None = None,
 ) -> tuple[ResolvedInputs, list[ResolveBatch]]:
     """Run the generator; a resolver without an answer finds nothing."""
-    asked: list[ResolveBatch] = []
+    asked = [] if asked is None else asked
     wrapped = {
         name: value if isinstance(value, GivenInput) else GivenInput(value) for name, value in (given or {}).items()
     }
-    resolution = resolve_inputs(declared(inputs), wrapped)
+    resolution = resolve_inputs(declared(inputs), wrapped, recorded=recorded or {})
     answer: BatchAnswer | None = None
     while True:
         try:
@@ -467,3 +471,45 @@ def test_every_problem_has_its_input_source_and_kind() -> None:
 )
 def test_the_effect_of_a_source(source: str, effect: str | None) -> None:
     assert effect_of(source) == effect
+
+
+SECRET = "key: {secret: true, default: spare, from: env/KEY}"
+"""A secret input that has a source and a default."""
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs", "batches"),
+    [
+        pytest.param("env/KEY", SECRET, 1, id="its source has no value now"),
+        pytest.param("env/OLD", SECRET, 1, id="its binding was changed"),
+        pytest.param("cli", SECRET, 0, id="it was given, so its source is not read"),
+        pytest.param("file:key.txt", SECRET, 0, id="it was given as a file"),
+        pytest.param("cli", "key: {secret: true, default: spare}", 0, id="it was given and has no source"),
+        pytest.param(
+            "cli", "key: {secret: true, default: spare, from: prompt}", 1, id="it was given, and is asked for"
+        ),
+    ],
+)
+def test_a_recorded_secret_without_a_value_is_a_problem(source: str, inputs: str, batches: int) -> None:
+    asked: list[ResolveBatch] = []
+    with pytest.raises(InputError, match="the run was started with the secret input `key`") as caught:
+        drive(inputs, recorded={"key": source}, asked=asked)
+    assert len(asked) == batches
+    assert caught.value.hint is not None
+    assert "pass --input key=@FILE" in caught.value.hint
+    assert "default" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "value"),
+    [
+        pytest.param("env/KEY", {}, "from-env", id="from its source"),
+        pytest.param("cli", {"key": "given"}, "given", id="given again"),
+        pytest.param("env/KEY", {"key": "given"}, "given", id="given in place of its source"),
+        pytest.param("default", {}, "spare", id="its default, whatever its source has now"),
+        pytest.param("default", {"key": "given"}, "given", id="given in place of its default"),
+    ],
+)
+def test_a_recorded_secret_is_resolved_as_it_was(source: str, given: dict[str, str], value: str) -> None:
+    resolved, _ = drive(SECRET, given, {"env": found(key="from-env")}, {"key": source})
+    assert resolved.secrets == {"key": value}

@@ -241,17 +241,26 @@ def test_sub_agents_share_the_trace_and_other_runs_are_linked() -> None:
         runner_id="local",
         plan={"step": "tell"},
         parent_run_id="book-1",
+        root_run_id="book-0",
     )
     recorded = runner.RunnerRecorded(exit_code=4, record={}, record_digest="d", rule="vendor", message=SECRET)
     (call,) = folded(told(created, recorded, run_id="p"))
-    (link,) = call.links
-    assert (link.trace_id, link.span_id) == (trace_id_of("book-1"), span_id_of("book-1", 1))
+    assert (call.trace_id, call.parent_id, call.links) == (trace_id_of("book-0"), span_id_of("book-1", 1), [])
     assert (call.name, call.error, call.attributes["gert.step.path"]) == ("execute_tool chat.post", "vendor", "tell")
     started = RunStart(
         runbook="b", runbook_hash="h", actor="ann", host="h", gert_version="1", mode="real", parent_run_id="r"
     )
     child = _open(told(started, run_id="c"))
+    assert (child.trace_id, child.parent_id) == (trace_id_of("c"), None), "a rerun, or a run of an earlier version"
     assert child.links[0].span_id == span_id_of("r", 1)
+    joined = _open(told(msgspec.structs.replace(started, root_run_id="top"), run_id="c"))
+    assert (joined.trace_id, joined.parent_id, joined.links) == (trace_id_of("top"), span_id_of("r", 1), [])
+    below = agent.RunStarted(parent_run_id="r", root_run_id="top")
+    first, again = folded(told(below, ended, agent.RunReopened(), ended, run_id="a"))
+    assert {first.trace_id, again.trace_id, again.links[0].trace_id} == {trace_id_of("top")}
+    assert {first.parent_id, again.parent_id} == {span_id_of("r", 1)}
+    (sub,) = folded(told(below, ended, run_id="a::sub_agent::b"))
+    assert (sub.trace_id, sub.parent_id) == (trace_id_of("top"), span_id_of("a", 1))
 
 
 def _open(events: list[Envelope]) -> Span:

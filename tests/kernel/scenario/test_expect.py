@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from tests.kernel.scenario.plays import call, expectations, play, program, scenario
 
 from gert.errors import PatternError
+from gert.kernel.events.path import item
 from gert.kernel.scenario.expect import differences, literal, matches
+from gert.kernel.scenario.update import updates
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.from_regex(r"/.+/", fullmatch=True),
@@ -97,6 +99,26 @@ def test_a_long_text_that_looks_like_a_pattern_is_still_an_expectation(letter: s
     assert matches(literal(text), text)
     for other in (text + "x", "x" + text, text.replace("a", "c"), text.replace("b", "c")):
         assert not matches(literal(text), other)
+
+
+@pytest.mark.parametrize("key", ["feat/c", "a[0]", "50%", "x%2Fy"])
+@pytest.mark.parametrize("is_escaped", [False, True], ids=["as people write it", "as in events"])
+def test_the_key_of_an_item_may_be_any_text(key: str, is_escaped: bool) -> None:
+    looped = call("a", for_each={"as": "each", "over": [key, "other"], "key": "{{ .each }}"})
+    spelled = item("a", key) if is_escaped else f"a[{key}]"
+    answers = scenario(tool_responses={"a": {"stdout": "x=1"}})
+    _, seen, script = play(program(looped), answers, (f"step_complete {spelled}",))
+    met = expectations(
+        must_reach=[spelled],
+        expected_decisions={spelled: "allow"},
+        expected_risk={spelled: "low"},
+        expected_outputs={f"{spelled}.x": "1"},
+        expected_events=[f"step_complete {spelled}"],
+    )
+    assert list(differences(met, seen, script.missing)) == []
+    assert updates(met, seen) == {}
+    [found] = differences(expectations(must_not_reach=[spelled]), seen, script.missing)
+    assert found.name == "must_not_reach"
 
 
 def test_every_difference_is_named_in_the_order_of_the_document() -> None:

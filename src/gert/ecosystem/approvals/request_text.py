@@ -122,7 +122,8 @@ def command_rows(request: ApprovalRequest) -> Iterator[tuple[str, Any]]:
 def plan_rows(plan: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The plan that a runner would execute: who reaches what, with which secret, and for how long."""
     policy = plan.get("network_policy") or {}
-    yield "plan", f"{plan.get('plan_id')} {digest_value(plan)}"
+    named = plan.get("plan_id") or "named when it is executed; without its id and date:"
+    yield "plan", f"{named} {digest_value(plan)}"
     yield "runner", plan.get("runner_id")
     reaches = f"{' '.join(policy.get('methods', ()))} {' '.join(policy.get('domains', ()))}".strip()
     yield "network", f"https: {reaches}" if reaches else "none"

@@ -23,6 +23,8 @@ ATTEMPTS: Final = 5
 _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"", "n", "no"})
 _ALL: Final = frozenset({"a", "all"})
+_NO_NAMES: Final = (_YES | _NO | _ALL | {"?"}) - {""}
+"""Answers that people type by habit where a name is asked for."""
 _MOST_TOGETHER: Final = 20
 """More requests at once cannot be read before they are approved."""
 
@@ -174,9 +176,11 @@ class TerminalApprovals:
         barred = {request.requested_by} if request.separation_of_duties else set()
         default = self._actor if self._actor not in counted | barred else ""
         for _ in range(ATTEMPTS):
-            answer = await self._line(f"approver{f' [{default}]' if default else ''}: ")
+            answer = await self._line(f"name of the approver{f' [{default}]' if default else ''}: ")
             name = answer.strip() or default
-            if name in barred:
+            if name.lower() in _NO_NAMES:
+                self._console.say("  type the name or address of the person who decides; the decision comes next")
+            elif name in barred:
                 self._console.say(f"  `{name}` started the run, and `separation_of_duties` needs another person")
             elif name and (objection := approver_objection(request, name)) is not None:
                 self._console.say(f"  {objection}")

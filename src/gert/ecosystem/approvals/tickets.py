@@ -141,10 +141,17 @@ class Tickets:
         return await self._view(min(rows, key=_rank))
 
     async def find(self, start: str) -> str:
-        """The id of the one ticket that begins like this; UsageError where there is none, or more than one."""
-        found = sorted({row.ticket_id for row in await self._rows(start)})
+        """The id of the one ticket that begins like this, or of the open one where one run has more of them.
+
+        UsageError where there is none, or more than one.
+        """
+        rows = await self._rows(start)
+        found = sorted({row.ticket_id for row in rows})
         if start in found or len(found) == 1:
             return start if start in found else found[0]
+        is_open = sorted({row.ticket_id for row in rows if row.status == "pending"})
+        if len(is_open) == 1 and len({row.run_id for row in rows}) == 1:
+            return is_open[0]
         if not found:
             raise no_ticket(start)
         named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])

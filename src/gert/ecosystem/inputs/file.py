@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Final
 from gert.errors import InputError
 from gert.kernel.engine.inputs import BatchAnswer, InputBinding
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.reader import shorten
 
 MAX_TEXT: Final = 1024 * 1024
@@ -72,4 +73,4 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def _refused(path: str, problem: OSError) -> InputError:
-    return InputError(f"`{shorten(path, MAX_PATH)}` cannot be read: {(problem.strerror or str(problem)).lower()}")
+    return InputError(f"`{shorten(path, MAX_PATH)}` cannot be read: {os_reason(problem)}")

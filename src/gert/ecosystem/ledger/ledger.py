@@ -282,8 +282,9 @@ class SqlLedger(ABC):
     async def events(self, run_id: str, since: int = 0, limit: int = 1000) -> list[Event]:
         """Whole rows of events after a number."""
         rows = await self._of_run(sql.EVENTS, run_id, since, limit, heavy=True)
-        self._bytes(run_id, [row[4:] for row in rows])
-        return [Event(*row) for row in rows]
+        events = [*map(Event._make, rows)]
+        self._check_bytes(run_id, [event.line for event in events])
+        return events
 
     async def answers(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
         """The answers of a run after a number, in order; TraceError where one is missing."""
@@ -550,9 +551,13 @@ class SqlLedger(ABC):
 
     def _bytes(self, run_id: str, rows: Sequence[Sequence[Any]]) -> list[bytes]:
         found = [row[0] for row in rows]
-        if not {*map(type, found)} <= {bytes}:
-            raise TraceError(f"the ledger holds something that is not a line in run `{run_id}`")
+        self._check_bytes(run_id, found)
         return found
+
+    @staticmethod
+    def _check_bytes(run_id: str, lines: Sequence[Any]) -> None:
+        if not {*map(type, lines)} <= {bytes}:
+            raise TraceError(f"the ledger holds something that is not a line in run `{run_id}`")
 
 
 def _where(conditions: dict[str, Any], first: str = "count > 0") -> tuple[str, list[Any]]:

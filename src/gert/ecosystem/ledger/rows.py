@@ -8,6 +8,7 @@ import msgspec
 from gert.errors import TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.ledger.agent_fold import AgentSnapshot
+from gert.kernel.ledger.head_seal import encode_snapshot
 from gert.kernel.ledger.record import NEVER, Head, Holder, Lease, Message, TicketRow
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
@@ -30,6 +31,14 @@ def head_of(row: Sequence[Any]) -> Head:
     return Head(
         run_id, kind, tenant, count, hashed, answers, answers_hash, _snapshot(snapshot, run_id), started_at,
         updated_at, seal,
+    )  # fmt: skip
+
+
+def head_values(head: Head) -> tuple[Any, ...]:
+    """The values of `sql.HEAD_COLUMNS`."""
+    return (
+        head.run_id, head.kind, head.tenant, head.count, head.hash, head.answers, head.answers_hash,
+        encode_snapshot(head), head.started_at, head.updated_at, head.seal,
     )  # fmt: skip
 
 

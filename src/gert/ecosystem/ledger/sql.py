@@ -26,11 +26,18 @@ _TYPES: Final[Mapping[Backend, Mapping[str, str]]] = {
     },
 }
 
-# Stored in the order of their keys, where that spares a second tree; lines are long and stay out of it.
 POSTGRES_NOW: Final = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 # An approver's role may insert a message, and the time is not among what it says.
 _CLOCK: Final[Mapping[Backend, str]] = {"sqlite": "", "postgres": f" DEFAULT {POSTGRES_NOW}"}
+# Stored in the order of their keys, where that spares a second tree; lines are long and stay out of it.
 _KEYED: Final[Mapping[Backend, str]] = {"sqlite": " WITHOUT ROWID", "postgres": ""}
+# Of two indexes that promise the same while a table is small, Postgres takes the later one: the key has to be it, as
+# `calls_by_key` would lead through every call of a run.
+_CALLS_KEY: Final[Mapping[Backend, str]] = {"sqlite": ", PRIMARY KEY (run_id, seq)", "postgres": ""}
+_LAST: Final[Mapping[Backend, tuple[str, ...]]] = {
+    "sqlite": (),
+    "postgres": ("ALTER TABLE calls ADD PRIMARY KEY (run_id, seq)",),
+}
 _COLLATION: Final[Mapping[Backend, str]] = {"sqlite": "", "postgres": ' COLLATE "C"'}
 
 _TABLES: Final = {
@@ -56,8 +63,7 @@ _TABLES: Final = {
     "calls": """CREATE TABLE calls (
         run_id TEXT{c} NOT NULL, seq {number} NOT NULL, kind TEXT NOT NULL, key TEXT{c} NOT NULL, name TEXT{c} NOT NULL,
         tenant TEXT{c} NOT NULL, timestamp TEXT{c} NOT NULL, input_hash TEXT NOT NULL, semantic_key TEXT{c},
-        outcome TEXT NOT NULL, done_seq {number}, drift TEXT NOT NULL, last_seq {number} NOT NULL,
-        PRIMARY KEY (run_id, seq)
+        outcome TEXT NOT NULL, done_seq {number}, drift TEXT NOT NULL, last_seq {number} NOT NULL{calls_key}
     ){keyed}""",
     # A rerun takes over the answered tickets of the run it is a rerun of.
     "tickets": """CREATE TABLE tickets (
@@ -105,7 +111,8 @@ _INDEXES: Final = (
 def schema(backend: Backend) -> tuple[str, ...]:
     """The statements that make an empty ledger."""
     kinds = {"c": _COLLATION[backend], "keyed": _KEYED[backend], "clock": _CLOCK[backend], **_TYPES[backend]}
-    return (*(text.format(**kinds) for text in _TABLES.values()), *_INDEXES)
+    tables = (text.format(**kinds, calls_key=_CALLS_KEY[backend]) for text in _TABLES.values())
+    return (*tables, *_INDEXES, *_LAST[backend])
 
 
 def tables() -> frozenset[str]:
@@ -134,6 +141,12 @@ PRIVATE: Final = "SELECT private FROM runs WHERE run_id = $1"
 COUNT: Final = "SELECT count FROM runs WHERE run_id = $1"
 LOCK: Final = f"SELECT {HEAD_COLUMNS}, {LEASE_COLUMNS} FROM runs WHERE run_id = $1"
 """On Postgres `FOR UPDATE` is added; on SQLite the transaction holds the database already."""
+UNCHANGED: Final = (
+    f"({HEAD_COLUMNS}) IS NOT DISTINCT FROM ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+    f" AND CASE WHEN lease_worker IS NOT NULL AND lease_expires > coalesce($13::text, {POSTGRES_NOW})"
+    " THEN lease_token ELSE 0 END = $12"
+)
+"""Whether the head is $1 to $11, and $12 the token of the lease that is held, or 0; $13 is the time, if it is given."""
 
 LAST_LINE: Final = "SELECT line FROM events WHERE run_id = $1 AND seq = $2"
 LAST_SEQ: Final = "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = $1"
@@ -159,13 +172,17 @@ SET_LEASE: Final = (
 # --- what an append writes
 
 ADD_EVENT: Final = (
-    "INSERT INTO events (run_id, seq, type, timestamp, summary_type, line) VALUES ($1, $2, $3, $4, $5, $6)"
+    "INSERT INTO events (run_id, seq, type, timestamp, summary_type, line)"
+    " VALUES ($1, $2::bigint, $3, $4, $5, $6::bytea)"
 )
-ADD_ANSWER: Final = "INSERT INTO answers (run_id, n, line) VALUES ($1, $2, $3)"
+ADD_ANSWER: Final = "INSERT INTO answers (run_id, n, line) VALUES ($1, $2::bigint, $3::bytea)"
 CALL_COLUMNS: Final = (
     "run_id, seq, kind, key, name, tenant, timestamp, input_hash, semantic_key, outcome, done_seq, drift, last_seq"
 )
-ADD_CALL: Final = f"INSERT INTO calls ({CALL_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+ADD_CALL: Final = (
+    f"INSERT INTO calls ({CALL_COLUMNS})"
+    " VALUES ($1, $2::bigint, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12, $13::bigint)"
+)
 END_CALL: Final = """
 UPDATE calls SET last_seq = $3, outcome = coalesce($4::text, outcome), drift = coalesce($5::text, drift),
     done_seq = CASE WHEN $4::text IS NULL THEN done_seq ELSE $3 END
@@ -209,7 +226,7 @@ SPENT: Final = (
     " WHERE kind = $1 AND tenant = $2 AND name = $3 AND bucket >= $4"
 )
 ADD_SPEND: Final = (
-    "INSERT INTO counters (kind, tenant, name, bucket, amount) VALUES ($1, $2, $3, $4, $5)"
+    "INSERT INTO counters (kind, tenant, name, bucket, amount) VALUES ($1, $2, $3, $4, $5::bigint)"
     " ON CONFLICT (kind, tenant, name, bucket) DO UPDATE SET amount = counters.amount + excluded.amount"
 )
 CLAIM_OF: Final = "SELECT 1 FROM claims WHERE run_id = $1 AND request = $2 AND at >= $3"
@@ -228,16 +245,13 @@ EVENTS: Final = (
 )
 ANSWERS: Final = "SELECT n, line FROM answers WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3"
 DOCUMENT: Final = "SELECT body FROM documents WHERE digest = $1"
-# In two steps: in one, SQLite may go through every call of the run in order.
-CALLS: Final = (
-    f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND seq IN"
-    " (SELECT seq FROM calls WHERE run_id = $1 AND key = $2 ORDER BY seq DESC LIMIT $3) ORDER BY seq DESC"
-)
+# A range of one key, and in its order: by an equal key and the order of `seq` alone, either database may go through
+# every call of the run.
+_NEWEST: Final = "FROM calls WHERE run_id = $1 AND key BETWEEN $2 AND $2 ORDER BY key DESC, seq DESC LIMIT"
+CALLS: Final = f"SELECT {CALL_COLUMNS} {_NEWEST} $3"
 ALL_CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
-LAST_CALL: Final = (
-    "SELECT coalesce(max(last_seq), 0) FROM calls WHERE run_id = $1 AND seq IN"
-    f" (SELECT seq FROM calls WHERE run_id = $1 AND key = $2 ORDER BY seq DESC LIMIT {MOST_CALLS})"
-)
+LAST_CALL: Final = f"SELECT coalesce(max(last_seq), 0) FROM (SELECT last_seq {_NEWEST} {MOST_CALLS}) AS newest"
+IS_LAST_CALL: Final = f"({LAST_CALL}) = $3::bigint"
 OPEN_CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND outcome = 'open' ORDER BY seq LIMIT $2"
 # Those that may have happened hold the key and come first.
 HOLDERS: Final = (

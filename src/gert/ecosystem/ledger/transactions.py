@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from gert.ecosystem.ledger import sql
-from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, lease_of, lease_values
+from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, head_values, lease_of, lease_values
 from gert.errors import InputError, RunError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.canonical import sha256_hex
@@ -48,12 +48,26 @@ T = TypeVar("T")
 BUCKET = len("2030-01-01T00:00")
 """Spending of a tenant is counted by the minute."""
 
+_NEVER_EXPIRES = "9999-12-31T00:00:00.000000Z"
+
+
+class Belief(NamedTuple):
+    """The row that a statement will most likely read, and the condition on the row of the run under which it does.
+
+    values: of the placeholders in the condition
+    """
+
+    row: Sequence[Any]
+    condition: str
+    values: Sequence[Any]
+
 
 class Read(NamedTuple):
     """A statement that reads."""
 
     sql: str
     values: Sequence[Any]
+    belief: Belief | None = None
 
 
 class Change(NamedTuple):
@@ -73,11 +87,13 @@ class Dialect(NamedTuple):
         the server's clock, or NULL where the caller's clock decides
     now: reads the server's clock, where there is one
     serialize: makes transactions with equal first values wait for each other, where the database does not anyway
+    unchanged: the condition under which the row of a run is as this process left it, with the lease that it holds
     """
 
     lock: str
     now: str | None = None
     serialize: str | None = None
+    unchanged: str | None = None
 
 
 class AppendContext(NamedTuple):
@@ -100,12 +116,23 @@ class Driven(NamedTuple):
     now: datetime
 
 
-def _lock(run_id: str, dialect: Dialect, clock: Callable[[], datetime]) -> Transaction[Driven]:
-    rows = yield Read(dialect.lock, (run_id,))
+def _lock(run_id: str, context: AppendContext, belief: Belief | None = None) -> Transaction[Driven]:
+    rows = yield Read(context.dialect.lock, (run_id,), belief)
     if not rows:
         yield Change(sql.TOUCH, ((run_id,),))
-        rows = yield Read(dialect.lock, (run_id,))
-    return read_driven(run_id, rows[0], clock)
+        rows = yield Read(context.dialect.lock, (run_id,))
+    return read_driven(run_id, rows[0], context.clock)
+
+
+def _belief(context: AppendContext, run_id: str, fence: int | None) -> Belief | None:
+    """The row of a run as this process left it, under a lease that did not expire."""
+    head, condition = context.sealer.left(run_id), context.dialect.unchanged
+    if head is None or condition is None:
+        return None
+    row = head_values(head)
+    lease = (None, 0, None, 0.0, None) if fence is None else ("", fence, _NEVER_EXPIRES, 0.0, None)
+    now = format_timestamp(context.clock()) if context.dialect.now is None else None
+    return Belief((*row, *lease, None), condition, (*row, fence or 0, now))
 
 
 def read_driven(run_id: str, row: Sequence[Any], clock: Callable[[], datetime]) -> Driven:
@@ -129,25 +156,27 @@ def append(
 
     attempted: a batch of which it is not known whether it was committed
     """
-    head, lease, now = yield from _lock(run_id, context.dialect, context.clock)
+    belief = _belief(context, run_id, fence) if attempted is None else None
+    head, lease, now = yield from _lock(run_id, context, belief)
     if attempted is not None and (yield from _is_there(head, attempted)):
         return Written(attempted)
     yield from _check_head(head, context.sealer, adopt=adopt)
     extended = check_fence(head, lease, fence, now)
     for key, last_seq in expects:
-        [(found,)] = yield Read(sql.LAST_CALL, (run_id, key))
+        belief = Belief((last_seq,), sql.IS_LAST_CALL, (run_id, key, last_seq))
+        [(found,)] = yield Read(sql.LAST_CALL, (run_id, key), belief)
         if found != last_seq:
             return Overtaken(key)
     batch = write(head, context.stamp())
     check_follows(head, batch)
     calls, ends = final_calls(batch)
-    other = yield from _rival(context.dialect, run_id, calls, ends)
+    other = (yield from _rival(context.dialect, run_id, calls, ends)) if calls else None
     if other is not None:
         return Held(other)
-    exceeded = yield from _exceeded(context, head, batch)
+    exceeded = (yield from _exceeded(context, head, batch)) if batch.limits else None
     if exceeded is not None:
         return exceeded
-    fitting, refused = yield from _claims(context, run_id, batch.claims, now)
+    fitting, refused = (yield from _claims(context, run_id, batch.claims, now)) if batch.claims else ([], {})
     if not (batch.events or batch.answers or batch.documents or fitting):
         return Written(batch, refused)
     batch = batch._replace(head=context.sealer.seal(batch.head))
@@ -297,7 +326,7 @@ def _counted(spends: Sequence[Spend], minute: str) -> list[tuple[Any, ...]]:
 
 def acquire(context: AppendContext, wanted: Lease, is_running: IsRunning) -> Transaction[Lease | None]:
     """Acquire or renew a lease."""
-    _, lease, now = yield from _lock(wanted.run_id, context.dialect, context.clock)
+    _, lease, now = yield from _lock(wanted.run_id, context)
     return (yield from _set(acquired(lease, wanted, now, is_running)))
 
 
@@ -305,13 +334,13 @@ def renew(
     context: AppendContext, run_id: str, worker_id: str, seconds: float, fence: int | None
 ) -> Transaction[Lease | None]:
     """Renew a lease; an expired one only with its token `fence`."""
-    _, lease, now = yield from _lock(run_id, context.dialect, context.clock)
+    _, lease, now = yield from _lock(run_id, context)
     return (yield from _set(renewed(lease, worker_id, seconds, now, fence)))
 
 
 def release(context: AppendContext, run_id: str, worker_id: str, fence: int | None) -> Transaction[bool]:
     """Release a lease; `fence` is the token it was held under."""
-    _, lease, now = yield from _lock(run_id, context.dialect, context.clock)
+    _, lease, now = yield from _lock(run_id, context)
     # An earlier attempt may have been committed although its connection broke.
     is_done = lease is not None and lease.worker_id is None and lease.token == fence
     return (yield from _set(released(lease, worker_id, now))) is not None or is_done

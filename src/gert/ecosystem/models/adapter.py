@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final, TypedDict
 import msgspec
 
 from gert.ecosystem.models.answers import Answer, masked, result_of, text_of
-from gert.ecosystem.models.closable import Closable
 from gert.ecosystem.models.keys import Key
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.price_table import max_cost_usd, with_overrides
@@ -19,6 +18,7 @@ from gert.ecosystem.models.text_stream import TokenStream
 from gert.ecosystem.models.wire import Exchange, Wire
 from gert.errors import InputError, ModelError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, ModelUsage, OnToken, OutputT
+from gert.kernel.foundation.closable import Closable
 
 # These fields change the shape of the answer: streamed, several choices, or in the background.
 _OWN_FIELDS: Final = ("stream", "stream_options", "n", "background")

@@ -14,6 +14,7 @@ from gert.errors import CanonicalError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, OutputT, ToolCall
 from gert.kernel.agent.steps.outputs import blank_output
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
+from gert.kernel.foundation.lenient_json import json_or
 from gert.kernel.foundation.redaction import Redactor
 
 _MAX_PROBLEMS: Final = 3
@@ -184,10 +185,7 @@ def required_name(value: object) -> str:
 
 def event_object(event: Event) -> dict[str, Any]:
     """Decode a streamed event's data, which every vendor sends as a JSON object."""
-    try:
-        value = msgspec.json.decode(event.data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = None
+    value = json_or(event.data)
     if not isinstance(value, dict):
         raise malformed("the model's server streamed something that is not a JSON object")
     return value

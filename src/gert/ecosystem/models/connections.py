@@ -3,9 +3,9 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from gert.ecosystem.models.keys import is_loopback
 from gert.ecosystem.models.limits import Limits
 from gert.errors import ModelError, ModelPermanentError, ModelTransientError
+from gert.kernel.foundation.hosts import is_loopback
 
 if TYPE_CHECKING:
     import httpx2

@@ -8,6 +8,7 @@ import msgspec
 from gert.errors import ModelPermanentError
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelRequest, OutputT, ToolDefinition
 from gert.kernel.agent.steps.messages import ChatMessage
+from gert.kernel.foundation.lenient_json import json_or
 
 StructuredOutput: TypeAlias = Literal["schema", "json", "text"]
 """How the output's schema is enforced: by the server, by its JSON mode, or by an instruction alone."""
@@ -24,10 +25,7 @@ def messages_of(request: ModelRequest[OutputT]) -> Sequence[ChatMessage]:
 
 def parameters_of(tool: ToolDefinition) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments."""
-    try:
-        schema = msgspec.json.decode(tool.arguments_schema_json or "{}")
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        schema = None
+    schema = json_or(tool.arguments_schema_json or "{}")
     if not isinstance(schema, dict):
         raise ModelPermanentError(f"the arguments of the tool `{tool.name}` have no JSON Schema", category="request")
     # Vendors require an explicit object, even if a tool has no arguments.

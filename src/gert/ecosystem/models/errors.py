@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from gert.errors import ModelError, ModelPermanentError, ModelTransientError
 from gert.kernel.foundation.credentials import without_credentials
+from gert.kernel.foundation.lenient_json import json_or
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.text import printable
 
@@ -90,7 +91,7 @@ def read_error(body: object) -> VendorError:
 
 def of_status(status: int, body: bytes, headers: Mapping[str, str], redactor: Redactor) -> ModelError:
     """Return the error for a response whose status is not a success."""
-    vendor = read_error(_json(body))
+    vendor = read_error(json_or(body))
     category = _category(status)
     if 300 <= status < 400:
         return ModelPermanentError(
@@ -188,10 +189,3 @@ def _number(text: str | None) -> float | None:
     text = (text or "").strip()
     digits = text.replace(".", "", 1)
     return float(text) if digits.isascii() and digits.isdigit() and len(digits) < 16 else None
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None

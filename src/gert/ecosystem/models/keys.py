@@ -1,9 +1,9 @@
 """API keys and the base URLs they may be sent to."""
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from gert.errors import InputError
+from gert.kernel.foundation.hosts import is_loopback
 from gert.kernel.foundation.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -66,11 +66,3 @@ def checked_base_url(url: str) -> "httpx2.URL":
             f"expected the model's base URL to be https, or http on this machine, found `{address.scheme}://{address.host}`"
         )
     return address
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine: `localhost` or a loopback address."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -7,7 +7,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gert.ecosystem.models.closable import Closable
 from gert.ecosystem.models.text_stream import send_token
 from gert.errors import ModelPermanentError
 from gert.kernel.agent.ports.model import (
@@ -19,6 +18,7 @@ from gert.kernel.agent.ports.model import (
     PricedModelPort,
     StreamingModelPort,
 )
+from gert.kernel.foundation.closable import Closable
 
 if TYPE_CHECKING:
     from gert.ecosystem.models.adapter import VendorAdapter

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from gert.errors import InputError
+from gert.kernel.foundation.hosts import is_loopback
 
 GERT_PREFIX: Final = "GERT_"
 MAX_URL: Final = 4096
@@ -99,13 +100,3 @@ def destination(url: str) -> tuple[str, int]:
     address = httpx2.URL(url)
     host = f"[{address.host}]" if ":" in address.host else address.host
     return host.lower(), address.port or (443 if address.scheme == "https" else 80)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine: `localhost` or a loopback address."""
-    from ipaddress import ip_address
-
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

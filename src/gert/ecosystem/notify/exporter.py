@@ -1,7 +1,8 @@
 """Export runs as spans while they are recorded: a bounded queue, a thread of its own, and a bounded wait at the end.
 
 The run only hands over lines that are durable. Decoding, folding and sending happen in the thread. What does not fit
-the queue is read from the ledger again later; what a collector does not take is dropped, with one warning.
+the queue is read from the ledger again later. What a collector does not take is offered again while the run continues;
+what is left at its end is dropped, with one warning.
 """
 
 import asyncio
@@ -25,8 +26,14 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of the events that wait for the thread."""
 MAX_RUNS: Final = 1000
 """Runs whose open spans are kept."""
-FLUSH_SECONDS: Final = 2.0
+FLUSH_SECONDS: Final = 1.0
 """Seconds that the end of a run waits for the collector."""
+START_SECONDS: Final = 5.0
+"""Seconds that the end of a run waits for the library that sends, which is loaded while the run continues."""
+MAX_KEPT: Final = 4096
+"""Spans that are kept for a collector which did not take them."""
+AGAIN: Final = "`gert run export RUN --format otlp --send` sends a recorded run again"
+_LONGEST_PAUSE: Final = 30.0
 _BATCH: Final = 256
 _DELAY: Final = 1.0
 _PAGE: Final = 500
@@ -88,6 +95,7 @@ class Exporter:
         self._lines = self._bytes = 0
         self._thread: threading.Thread | None = None
         self._sink: SpanSink | None = None
+        self._is_ready = threading.Event()
         self._has_given_up = self._is_behind = self._is_closed = False
 
     # --- in the event loop
@@ -122,6 +130,9 @@ class Exporter:
         self._is_behind = False
         sent = asyncio.get_running_loop().create_future()
         try:
+            async with asyncio.timeout(START_SECONDS):
+                while not self._is_ready.is_set() and self._thread is not None:
+                    await asyncio.sleep(_LOOK)
             async with asyncio.timeout(self._flush_seconds):
                 if tasks := self._reads():
                     await asyncio.wait(tasks)
@@ -174,7 +185,7 @@ class Exporter:
             task.cancel()
         if self._sink is not None:
             self._sink.stop()
-        self._fail(f"telemetry was not exported within {self._flush_seconds:g}s")
+        self._fail(f"telemetry was not exported: the collector did not answer in time ({AGAIN})")
 
     def _signal(self, sent: "asyncio.Future[None]") -> None:
         loop = asyncio.get_running_loop()
@@ -226,16 +237,19 @@ class Exporter:
     def _work(self) -> None:
         folds: OrderedDict[str, RunSpans] = OrderedDict()
         pending: list[Span] = []
-        since = 0.0
+        since = pause = 0.0
+        self._prepare()
         while not self._is_over:
-            item = self._take(None if not pending else max(since + _DELAY - time.monotonic(), 0.0))
+            item = self._take(None if not pending else max(since + _DELAY + pause - time.monotonic(), 0.0))
             if isinstance(item, _Lines):
                 since = since if pending else time.monotonic()
                 pending += self._folded(folds, item)
-            is_due = len(pending) >= _BATCH or time.monotonic() - since >= _DELAY
+            is_due = time.monotonic() - since >= _DELAY + pause or (len(pending) >= _BATCH and not pause)
             if callable(item) or (pending and is_due):
-                self._send(pending, last=callable(item))
-                pending = []
+                is_sent = self._send(pending, last=callable(item))
+                # A collector that restarts gets them later; at the end of a run nothing waits for it.
+                pending = [] if is_sent or callable(item) else self._kept(pending)
+                since, pause = time.monotonic(), min(max(2 * pause, _DELAY), _LONGEST_PAUSE) if pending else 0.0
             if callable(item):
                 item()
         if pending:
@@ -274,14 +288,29 @@ class Exporter:
                 folds.popitem(last=False)
         return [] if item.is_past else found
 
-    def _send(self, spans: Sequence[Span], *, last: bool) -> None:
+    def _prepare(self) -> None:
+        """Load what sends, while the run continues."""
         try:
-            if self._sink is None:
-                self._sink = self._make()
-            problem = self._sink.send(spans, last=last)
+            self._sink = self._make()
         except ImportError:
-            problem = "the extra `otel` is not installed: pip install 'gert[otel]'"
+            self._fail("telemetry was not exported: the extra `otel` is not installed: pip install 'gert[otel]'")
+        except Exception as error:  # an error of the library must not stop the run
+            self._fail(f"telemetry was not exported: the exporter failed ({type(error).__name__})")
+        self._is_ready.set()
+
+    def _send(self, spans: Sequence[Span], *, last: bool) -> bool:
+        """Send spans, and return whether they were taken; the last failure is reported."""
+        if self._sink is None:
+            return True  # reported when it could not be made
+        try:
+            problem = self._sink.send(spans, last=last)
         except Exception as error:  # an error of the library must not stop the run
             problem = f"the exporter failed ({type(error).__name__})"
-        if problem is not None:
-            self._fail(f"telemetry was not exported: {problem}")
+        if problem is not None and last:
+            self._fail(f"telemetry was not exported: {problem} ({AGAIN})")
+        return problem is None
+
+    def _kept(self, spans: list[Span]) -> list[Span]:
+        if len(spans) > MAX_KEPT:
+            self._fail(f"telemetry was not exported: the collector takes nothing ({AGAIN})")
+        return spans[-MAX_KEPT:]

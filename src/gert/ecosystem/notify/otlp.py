@@ -9,9 +9,10 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import requests
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExporter, MetricExportResult
 from opentelemetry.sdk.resources import Resource
@@ -24,14 +25,14 @@ from gert._version import __version__
 from gert.kernel.ledger.spans.measurements import METRICS, measurements_of
 from gert.kernel.ledger.spans.span import Span
 
-if TYPE_CHECKING:
-    import requests
-
 METRIC_SECONDS: Final = 30.0
 """Seconds between two exports of metrics of a running process."""
 _SCOPE: Final = InstrumentationScope("gert", __version__)
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 _PROTOCOLS: Final = ("", "http/protobuf")
+_NOT_TAKEN: Final = "the collector did not take it"
+_FINAL: Final = 400
+"""A status that the library does not retry: it would wait, and the end of the run with it."""
 
 
 class OtlpSink:
@@ -53,8 +54,9 @@ class OtlpSink:
         self._protocol = "" if span_exporter is not None else _protocol(environ)
         self.resource = _resource(environ)
         self._owned: tuple[SpanExporter | MetricExporter | None, ...] = ()
+        self._sessions: list[_Session] = []
         if self._protocol in _PROTOCOLS and span_exporter is None:
-            span_exporter, metric_exporter = _otlp(environ, with_metrics=with_metrics)
+            span_exporter, metric_exporter = self._otlp(environ, with_metrics=with_metrics)
             self._owned = (span_exporter, metric_exporter)
         self._spans, self._metrics = span_exporter, metric_exporter
         self._reader = self._meters = None
@@ -80,7 +82,7 @@ class OtlpSink:
             failed = self._spans.export(readable(spans, self.resource)) is not SpanExportResult.SUCCESS
         if not failed:
             failed = not self._measure(spans, last=last)
-        return "the collector did not take it" if failed else None
+        return next((each.problem for each in self._sessions if each.problem), _NOT_TAKEN) if failed else None
 
     def stop(self) -> None:
         """Give up what is under way; exporters of the calling program stay open."""
@@ -88,6 +90,24 @@ class OtlpSink:
         for each in owned:
             if each is not None:
                 each.shutdown()
+
+    def _otlp(
+        self, environ: Mapping[str, str], *, with_metrics: bool
+    ) -> tuple[SpanExporter | None, MetricExporter | None]:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        def wanted(name: str) -> bool:
+            return environ.get(name, "").strip().lower() != "none"
+
+        def session() -> _Session:
+            self._sessions.append(_Session())
+            return self._sessions[-1]
+
+        return (
+            OTLPSpanExporter(session=session()) if wanted("OTEL_TRACES_EXPORTER") else None,
+            OTLPMetricExporter(session=session()) if with_metrics and wanted("OTEL_METRICS_EXPORTER") else None,
+        )
 
     def _measure(self, spans: Sequence[Span], *, last: bool) -> bool:
         if self._metrics is None or self._reader is None:
@@ -169,28 +189,24 @@ def _protocol(environ: Mapping[str, str]) -> str:
     return (environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or general).strip().lower()
 
 
-def _otlp(environ: Mapping[str, str], *, with_metrics: bool) -> tuple[SpanExporter | None, MetricExporter | None]:
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+class _Session(requests.Session):
+    """Reads no body of an answer, which may have no end, and reports failures as final: gert itself sends again.
 
-    def wanted(name: str) -> bool:
-        return environ.get(name, "").strip().lower() != "none"
+    problem: why the last request failed
+    """
 
-    return (
-        OTLPSpanExporter(session=_session()) if wanted("OTEL_TRACES_EXPORTER") else None,
-        OTLPMetricExporter(session=_session()) if with_metrics and wanted("OTEL_METRICS_EXPORTER") else None,
-    )
+    problem: str | None = None
 
-
-def _session() -> "requests.Session":
-    import requests
-
-    class Session(requests.Session):
-        """Never reads the body of an answer, which may have no end."""
-
-        def request(self, *args: Any, **options: Any) -> requests.Response:
+    def request(self, *args: Any, **options: Any) -> requests.Response:
+        """Make a request."""
+        try:
             response = super().request(*args, **{**options, "stream": True})
+        except requests.ConnectionError:
+            self.problem = "the collector cannot be reached"
+            response = requests.Response()
+        else:
             response.close()
-            return response
-
-    return Session()
+            self.problem = None if response.ok else f"the collector answered {response.status_code}"
+        if self.problem is not None:
+            response.status_code = _FINAL
+        return response

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gert.ecosystem.notify.addresses import is_loopback, url_problem
+from gert.ecosystem.notify.addresses import url_problem
+from gert.kernel.foundation.hosts import is_loopback
 
 if TYPE_CHECKING:
     import httpx2

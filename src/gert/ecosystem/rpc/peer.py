@@ -122,19 +122,21 @@ class Peer:
             raise InputError(f"the call of `{method}` is {len(line)} bytes, more than the limit of {self._lines.limit}")
         answer = self._pending[number] = self._loop.create_future()
         self._write(line)
+        timer = self._loop.call_later(timeout, self._expire, answer, method, timeout) if timeout is not None else None
         try:
-            if timeout is None or answer.done():
-                return await answer
-            await asyncio.wait([answer], timeout=timeout)
-            if answer.done():
-                return answer.result()
-            await self._cancel(number)
-            raise RpcTimeout(f"{self.title} did not answer `{method}` within {format_seconds(timeout)}")
-        except asyncio.CancelledError:
+            return await answer
+        except (asyncio.CancelledError, RpcTimeout):
             await self._cancel(number)
             raise
         finally:
+            if timer is not None:
+                timer.cancel()
             self._pending.pop(number, None)
+
+    def _expire(self, answer: "asyncio.Future[Any]", method: str, timeout: float) -> None:
+        if not answer.done():
+            reason = f"{self.title} did not answer `{method}` within {format_seconds(timeout)}"
+            answer.set_exception(RpcTimeout(reason))
 
     def notify(self, method: str, params: Any = None) -> None:
         """Send a notification; it is dropped if the connection has ended."""

@@ -71,7 +71,9 @@ class Servers:
 
     def stderr(self, name: str) -> Callable[[], str]:
         """Return what gives, later, all that a server has printed on standard error from now on."""
-        entry = self._entry(name)
+        return self._printed(self._entry(name))
+
+    def _printed(self, entry: _Entry) -> Callable[[], str]:
         before = entry.latest
         began = before.stderr.position if before is not None else 0
 
@@ -99,7 +101,7 @@ class Servers:
         return entry
 
     async def _call(self, entry: _Entry, server: Server, method: str, params: Any, timeout: float | None) -> Answered:
-        printed = self.stderr(server.name)
+        printed = self._printed(entry)
         child = await self._running(entry, server)
         result = await child.call(method, params, timeout=timeout)
         return Answered(result, printed(), child.greeting)

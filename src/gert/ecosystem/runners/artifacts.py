@@ -9,11 +9,11 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Self
 
 from gert.errors import Refused
 from gert.kernel.foundation.canonical import digest
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runner.plan import check_path
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,9 +43,7 @@ class StateFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._root)
 
     def require_new(self, paths: dict[str, str]) -> None:
@@ -139,4 +137,4 @@ def _write_all(file: int, data: bytes) -> None:
 def _refusal(path: str, problem: OSError, rule: str, what: str) -> Refused:
     if problem.errno in (errno.ELOOP, errno.ENOTDIR):
         return Refused(rule, f"{what} `{path}` is a symbolic link, or no folder")
-    return Refused(rule, f"{what} `{path}` cannot be used: {(problem.strerror or str(problem)).lower()}")
+    return Refused(rule, f"{what} `{path}` cannot be used: {os_reason(problem)}")

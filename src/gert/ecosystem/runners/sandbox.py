@@ -17,6 +17,7 @@ from gert.ecosystem.runners.seccomp import sandbox_filter
 from gert.errors import Refused
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.documents.skill import ProgramBlock
 from gert.kernel.runbook.program import SkillLookup
 from gert.kernel.runner.record import Isolation
@@ -100,7 +101,7 @@ def read_files(lookup: SkillLookup) -> dict[str, bytes]:
             with open(file, "rb") as opened:
                 data = opened.read(MAX_FILE + 1)
         except OSError as problem:
-            why = (problem.strerror or str(problem)).lower()
+            why = os_reason(problem)
             raise Refused("skill/file", f"the file `{name}` of the skill cannot be read: {why}") from None
         if digest(data) != expected:
             raise Refused(

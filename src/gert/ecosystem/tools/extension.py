@@ -1,8 +1,7 @@
 """Extension runners: programs that execute a step and are called over JSON-RPC (ecosystem-v0 §6.3)."""
 
 import os
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from gert.ecosystem.process.command import Command
@@ -40,8 +39,7 @@ class Extensions:
     runners: finds the program of an extension
     environment, own, withheld: the environment of gert, the secrets that the runbook declares, and all declared ones
     working: the folder runners run in
-    own_environment: gert's own variables, for the runner for agents alone: it is gert itself
-    call: what that runner receives about the run
+    call: what the runner for agents receives about the run, with variables of gert: it is gert itself
     """
 
     def __init__(
@@ -53,12 +51,10 @@ class Extensions:
         own: Iterable[str],
         withheld: frozenset[str],
         working: str,
-        own_environment: Mapping[str, str] = MappingProxyType({}),
-        call: Mapping[str, Any] = MappingProxyType({}),
+        call: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._calls = calls
-        self._own_environment = encoded(own_environment)
-        self._call = dict(call)
+        self._call = call
         self._runners = runners
         self._environment = encoded(environment_for(own, environment, withheld))
         self._working = working
@@ -86,7 +82,7 @@ class Extensions:
         params = {"inputs": inputs, "vars": masked(ask.view), "contract": ask.contract.full()}
         if is_agent:
             # Other runners get what the protocol says; some take nothing else.
-            params["call"] = {**self._call, "id": ask.key, "path": ask.path}
+            params["call"] = {**self._call(), "id": ask.key, "path": ask.path}
         return await self._calls.call(server, "execute", params, ask, lambda answered: _answer(server, answered))
 
     def locate(self, extension: str) -> ProgramLocation | None:
@@ -109,7 +105,6 @@ class Extensions:
             return Failure(program.kind, message)
         name = server_name(extension)
         title = f"the extension `{extension}`"
-        own = self._own_environment if is_own_agent(program) else {}
         server = self._known[extension] = Server(
             name=name,
             title=title,
@@ -117,7 +112,7 @@ class Extensions:
                 name=program_name(extension),
                 program=program,
                 arguments=(),
-                environment={**own, **self._environment, **self._calls.marks(name)},
+                environment={**self._environment, **self._calls.marks(name)},
                 folder=self._working,
             ),
             redactor=self._calls.redactor,

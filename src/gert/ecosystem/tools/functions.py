@@ -26,7 +26,7 @@ from gert.kernel.agent.types.api import ToolFingerprint
 from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import loads
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 
 
 class _Tool(NamedTuple):
@@ -198,10 +198,7 @@ class LocalToolRegistry:
             raise InputError(f"expected the name of a tool, found a `{type(tool_name).__name__}`")
         tool = self._tools.get(tool_name)
         if tool is None:
-            near = did_you_mean(tool_name, self._tools)
-            raise InputError(
-                f"there is no tool `{tool_name[:64]}`", hint=f"did you mean `{near}`?" if near is not None else None
-            )
+            raise InputError(f"there is no tool `{tool_name[:64]}`", hint=suggestion(tool_name, self._tools))
         return tool
 
 

@@ -1,16 +1,17 @@
 """Find the runner of an extension: `gert-ext-<name>` on PATH, or a path (ecosystem-v0 §6.3, DECISIONS 10)."""
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gert.ecosystem.process.find_program import Programs, shown
-from gert.kernel.events.runbook.parts import Failure
+from gert.ecosystem.process.find_program import Programs, not_found, shown
 from gert.kernel.runbook.tools import is_path
+
+if TYPE_CHECKING:
+    from gert.kernel.events.runbook.parts import Failure
 
 PREFIX: Final = "gert-ext-"
 AGENT: Final = "gert-ext-agent"
@@ -24,6 +25,8 @@ def program_name(extension: str) -> str:
 
 def is_own_agent(program: str) -> bool:
     """Whether a program is the runner for agents of this installation, and not one of the same name elsewhere."""
+    import shutil  # as in `find_program`
+
     own = shutil.which(AGENT, path=os.path.dirname(sys.executable))
     return own is not None and os.path.realpath(program) == os.path.realpath(own)
 
@@ -41,12 +44,12 @@ class Runners(msgspec.Struct, frozen=True, kw_only=True):
     def __contains__(self, extension: object) -> bool:
         return isinstance(extension, str) and isinstance(self.find(extension), str)
 
-    def find(self, extension: str) -> str | Failure:
+    def find(self, extension: str) -> "str | Failure":
         """Return the file of a runner, or why there is none."""
         name = program_name(extension)
         if not is_path(name):
             return self.programs.find(name, self.folders[0], self.environment)
-        found: str | Failure = Failure("not_found", f"{shown(name)} was not found")
+        found: str | Failure = not_found(f"{shown(name)} was not found")
         for folder in dict.fromkeys(self.folders):
             file = self.programs.find(os.path.join(folder, name), folder, self.environment)
             if isinstance(file, str):

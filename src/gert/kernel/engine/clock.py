@@ -44,7 +44,8 @@ class Clock:
     @property
     def now(self) -> float:
         """The current time."""
-        return max(self._own, self._timeline.now)
+        own, shared = self._own, self._timeline.now
+        return own if own > shared else shared
 
     def fork(self) -> "Clock":
         """Return the clock of a lane forked now."""
@@ -57,7 +58,8 @@ class Clock:
             self._own += min(duration, MAX_SECONDS)
         else:
             self._timeline.now = max(self._timeline.now, min(at, MAX_SECONDS))
-        self._timeline.idle += idle
+        if idle:
+            self._timeline.idle += idle
 
     def begin(self, after: Iterable["Clock"] = ()) -> None:
         """Start the lane; the time since the lanes before it ended counts as waiting."""

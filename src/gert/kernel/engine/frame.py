@@ -160,8 +160,9 @@ class Run:
 
     def count_execution(self, step: Step, target: str, state: State) -> None:
         """Count one more execution of a step, and so of its target."""
-        self._targets[id(step)] = target
-        state.executions[id(step)] = state.executions.get(id(step), 0) + 1
+        key, executions = id(step), state.executions
+        self._targets[key] = target
+        executions[key] = executions.get(key, 0) + 1
 
     def executions_of(self, target: str, state: State) -> int:
         """Return how often a target has executed; in an exploring run, on every path that leads here."""
@@ -300,7 +301,7 @@ class Frame(msgspec.Struct, frozen=True):
     @property
     def data(self) -> Mapping[str, Any]:
         """The data that the step's templates read."""
-        return self.state.root if self.view is None else self.view
+        return self.lane.state.root if self.view is None else self.view
 
     def with_view(self, visibility: Visibility | None, principal: Principal) -> "Frame":
         """Return this frame with the step's principal, and the view that its visibility allows."""
@@ -311,17 +312,18 @@ class Frame(msgspec.Struct, frozen=True):
         """Mark this step as the reader of the state, for warnings."""
         self.lane.run.reader = (self.path or "", self.step_id)
 
-    def missing_key_events(self) -> Iterator[Emit]:
+    def missing_key_events(self) -> Iterable[Emit]:
         """Return the missing keys of this path that are not recorded yet."""
-        for missing in self.run.missing.pop(self.path or "", ()):
-            yield self.emit(missing)
+        missing = self.lane.run.missing
+        return [self.emit(each) for each in missing.pop(self.path or "", ())] if missing else ()
 
     def render(self, compiled: Any) -> Any:
         """Evaluate the templates in a value; what depends on an unknown value is unknown."""
         self.mark_reader()
-        if self.run.assumption is not None and any_reads_unknown(compiled, self.data):
+        data = self.data
+        if self.lane.run.assumption is not None and any_reads_unknown(compiled, data):
             return self._render_unknown(compiled)
-        value = evaluate(compiled, self.data) if type(compiled) is Template else render_value(compiled, self.data)
+        value = evaluate(compiled, data) if type(compiled) is Template else render_value(compiled, data)
         if type(value) is not str or not value.isascii():
             _require_json(value)
         return value

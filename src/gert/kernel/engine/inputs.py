@@ -14,10 +14,10 @@ from msgspec import field
 from gert.errors import CanonicalError, InputError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import canonical, require_canonical
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import secret_ref, without_marks
-from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.decide import crossing_refusal
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.rules import Policy
@@ -28,6 +28,7 @@ ENV: Final = "env"
 FILE: Final = "file"
 PROMPT: Final = "prompt"
 PROVIDER: Final = "provider/"
+DEFAULT: Final = "default"
 UNSET: Final = "unset"
 """The source of an optional input whose binding has no value."""
 
@@ -38,6 +39,7 @@ EFFECTS: Final = {ENV: "environment", FILE: "filesystem", "provider": PROVIDER_E
 RESERVED_PREFIX: Final = "GERT_"
 
 _MAX_LISTED: Final = 10
+_NONE: Final[Mapping[str, str]] = {}
 _NOT_SHOWN: Final = "; the value is secret and not shown"
 
 
@@ -114,8 +116,9 @@ class InputProblem(msgspec.Struct, frozen=True, kw_only=True):
 class _Resolution:
     """The values resolved so far, and all problems."""
 
-    def __init__(self, inputs: Mapping[str, InputBlock]) -> None:
+    def __init__(self, inputs: Mapping[str, InputBlock], recorded: Mapping[str, str]) -> None:
         self.parameters = {name: block.parameter() for name, block in inputs.items()}
+        self.recorded = recorded
         self.found: dict[str, tuple[Any, str]] = {}
         self.unset: set[str] = set()
         self.problems: list[InputProblem] = []
@@ -135,18 +138,24 @@ class _Resolution:
         self.problems.append(InputProblem(input=name, source=source, kind=kind, message=message, hint=hint))
 
     def use_default(self, name: str, binding: InputBinding | None = None) -> None:
-        """Use the default; add a problem if a required input has none."""
+        """Use the default; add a problem if a required input has none, or if the run was started with another value."""
         parameter = self.parameters[name]
-        if parameter.has_default and parameter.default is None:
-            self.found[name] = None, "default"
+        if self.recorded.get(name, DEFAULT) != DEFAULT:
+            message = f"the run was started with the secret input `{name}`, and it has no value now"
+            self.require(name, binding, message, _how_to_give(name, parameter, binding, again=True))
+        elif parameter.has_default and parameter.default is None:
+            self.found[name] = None, DEFAULT
         elif parameter.has_default:
-            self.set(name, parameter.default, "default")
+            self.set(name, parameter.default, DEFAULT)
         elif parameter.required:
-            hint, source = _how_to_give(name, parameter, binding), binding.source if binding is not None else None
-            message = f"no value for required input `{name}`"
-            self.problems.append(InputProblem(input=name, source=source, kind="no_value", message=message, hint=hint))
+            self.require(name, binding, f"no value for required input `{name}`", _how_to_give(name, parameter, binding))
         elif binding is not None:
             self.unset.add(name)
+
+    def require(self, name: str, binding: InputBinding | None, message: str, hint: str) -> None:
+        """Add the problem of an input that must have a value."""
+        source = binding.source if binding is not None else None
+        self.problems.append(InputProblem(input=name, source=source, kind="no_value", message=message, hint=hint))
 
     def apply_answer(self, binding: InputBinding, answer: BatchAnswer) -> None:
         """Apply a resolver's answer to one binding; a failure is not a missing value, so no default hides it."""
@@ -190,24 +199,32 @@ class _Resolution:
 
 
 def resolve_inputs(
-    inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput], policies: Sequence[Policy] = ()
+    inputs: Mapping[str, InputBlock],
+    given: Mapping[str, GivenInput],
+    policies: Sequence[Policy] = (),
+    recorded: Mapping[str, str] = _NONE,
 ) -> Generator[ResolveBatch, BatchAnswer, ResolvedInputs]:
     """Resolve every input, or raise one error with all problems.
 
     The environment and files are read only where policies allow that effect (DECISIONS 81).
+
+    recorded: the sources of secret inputs of a run that is driven again; each needs a value from the same kind of
+        source: the caller, its binding or its default
     """
-    resolution = _Resolution(inputs)
+    resolution = _Resolution(inputs, recorded)
     resolution.problems += _unknown_inputs(inputs, given)
     bound: list[tuple[str, InputBinding]] = []
     for name, block in inputs.items():
         if name in given:
             resolution.set(name, _given_value(given[name], block), given[name].source)
-        elif block.from_ is None:
+        elif block.from_ is None or recorded.get(name) == DEFAULT:
             resolution.use_default(name)
         else:
             resolver, binding = _bind(name, block.from_, resolution.parameters[name])
             refusal = binding_refusal(block.from_, policies)
-            if refusal is None:
+            if _was_given(recorded.get(name)) and block.from_ != PROMPT:
+                resolution.use_default(name)
+            elif refusal is None:
                 bound.append((resolver, binding))
             else:
                 resolution.refuse(name, block.from_, "denied", refusal, GIVE_HINT)
@@ -220,6 +237,11 @@ def resolve_inputs(
     if resolution.problems:
         raise resolution.error()
     return resolution.result()
+
+
+def _was_given(source: str | None) -> bool:
+    """Whether a recorded source says that the caller gave the value."""
+    return source is not None and source not in (DEFAULT, PROMPT) and source.partition("/")[0] not in EFFECTS
 
 
 def _split(value: Any, parameter: Parameter, source: str) -> Any:
@@ -255,14 +277,7 @@ def fit(value: Any, parameter: Parameter) -> Any:
     """Coerce a value to its declared type and check its limits; an error about a secret does not quote it."""
     try:
         coerced = coerce(value, parameter.type)
-        why = objection(
-            coerced,
-            type=parameter.type,
-            enum=parameter.enum,
-            pattern=parameter.pattern,
-            min=parameter.min,
-            max=parameter.max,
-        )
+        why = parameter.objection(coerced)
         if why is not None:
             raise InputError(why)
         require_canonical(coerced)
@@ -285,9 +300,8 @@ def _without_value(message: str) -> str:
 def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput]) -> Iterator[InputProblem]:
     for name in given:
         if name not in inputs:
-            guess = did_you_mean(name, inputs)
             takes = f"the runbook takes {', '.join(f'`{known}`' for known in inputs)}"
-            hint = f"did you mean `{guess}`?" if guess else takes if inputs else "the runbook takes no inputs"
+            hint = suggestion(name, inputs) or (takes if inputs else "the runbook takes no inputs")
             message = f"there is no input `{shorten(name)}`"
             yield InputProblem(
                 input=shorten(name), source=given[name].source, kind="unknown_input", message=message, hint=hint
@@ -324,21 +338,22 @@ def _batches(bound: list[tuple[str, InputBinding]]) -> Iterator[ResolveBatch]:
 
 
 def _source_text(source: str) -> str:
-    return {"cli": "the command line", "default": "its default"}.get(source, f"`{shorten(source)}`")
+    return {"cli": "the command line", DEFAULT: "its default"}.get(source, f"`{shorten(source)}`")
 
 
-def _how_to_give(name: str, parameter: Parameter, binding: InputBinding | None) -> str:
+def _how_to_give(name: str, parameter: Parameter, binding: InputBinding | None, *, again: bool = False) -> str:
     # A secret on the command line is in the history of the shell and in the list of processes.
     give = f"pass --input {name}=@FILE" if parameter.secret else f"pass --var {name}=…"
+    instead = give if again else f"{give} or set a default"
     if binding is None:
-        return f"{give} or set a default"
+        return instead
     resolver = binding.source.partition("/")[0]
     places = {
         ENV: f"set the environment variable `{binding.path}`",
         FILE: f"write it to the file `{binding.path}`",
         PROMPT: "answer the prompt",
     }
-    return f"{places[resolver]}, or {give}" if resolver in places else f"{give} or set a default"
+    return f"{places[resolver]}, or {give}" if resolver in places else instead
 
 
 def _combined_error(problems: list[InputProblem]) -> InputError:

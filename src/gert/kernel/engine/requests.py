@@ -6,7 +6,7 @@ because the host redacts them first (`gert.ecosystem.host.run.world.sanitize`).
 """
 
 from collections.abc import Generator, Mapping
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import field
@@ -263,7 +263,7 @@ def failed_answer(ask: Request[Any], failure: Failure) -> AnyAnswer:
 # --- what the engine yields
 
 
-class Emit(NamedTuple):
+class Emit(msgspec.Struct, frozen=True):
     """An event to record: its payload, its path, and the principal (None for the kernel itself).
 
     The driver may send a failure back if the run is cancelled; loops check it, so that none continues for ever.

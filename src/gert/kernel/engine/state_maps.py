@@ -54,7 +54,7 @@ class StateMap(dict[str, Any]):
 
     def __init__(self, values: Mapping[str, Any] = NOTHING, origins: Origins = NO_ORIGINS) -> None:
         super().__init__(values)
-        self.origins: dict[str, Origin] = dict(origins)
+        self.origins: dict[str, Origin] = {**origins} if origins else {}
 
     def with_values(self, values: Mapping[str, Any]) -> "StateMap":
         """Return a copy with other values, and the same origins."""
@@ -62,8 +62,12 @@ class StateMap(dict[str, Any]):
 
     def overlay(self, other: Mapping[str, Any]) -> "StateMap":
         """Return this map overlaid with another."""
-        origins = {key: origin for key, origin in self.origins.items() if key not in other}
-        return StateMap({**self, **other}, {**origins, **origins_of(other)})
+        both = StateMap(self, self.origins)
+        both.update(other)
+        for key in other if both.origins else ():
+            both.origins.pop(key, None)
+        both.origins.update(origins_of(other))
+        return both
 
 
 class KeyedResults(StateMap, Ordered):
@@ -120,10 +124,13 @@ def origins_of(values: Mapping[str, Any]) -> Origins:
 
 
 def add_places(values: Any, *paths: StatePath) -> None:
-    """StateMap that a map of the state, and every map in it, can be read at these paths."""
+    """Note that a map of the state, and every map in it, can be read at these paths."""
     if isinstance(values, StateMap):
         for origin in set(values.origins.values()):
-            origin.places.update(dict.fromkeys(paths))
+            for path in paths:
+                origin.places[path] = None
+        if values.origins.keys() == values.keys():
+            return  # a step stored all of it: there is no map of the state inside
     for key, inner in _maps_in(values):
         add_places(inner, *((*path, key) for path in paths))
 

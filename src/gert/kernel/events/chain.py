@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
-
 from gert.errors import TraceError
-from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, Header, decode, encode, require_unambiguous
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, decode_exact, encode, require_unambiguous
 from gert.kernel.events.payload import to_data
 from gert.kernel.foundation.canonical import sha256_hex
 
@@ -30,15 +28,6 @@ MAX_BREAKS = 1000
 """The most breaks listed in a report; all are counted."""
 
 BreakKind = Literal["unreadable", "ambiguous", "prev_hash", "seq", "run_id", "after_complete"]
-
-
-class _Link(Header, gc=False):
-    """An envelope whose data is not decoded."""
-
-    data: msgspec.Raw = msgspec.Raw()
-
-
-_decode_link = msgspec.json.Decoder(_Link).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +98,14 @@ class ChainReader:
         # A line that cannot be read is a torn write if it is the last one, and a break otherwise.
         self._unreadable: str | None = None
 
-    def add(self, line: bytes) -> None:
-        """Read the next line."""
+    def add(self, line: bytes) -> Envelope | None:
+        """Read the next line; None where it cannot be read."""
         stored = line.removesuffix(b"\n")
-        if self._seq and self._completion is None and self._unreadable is None and self._follows(stored):
-            return
+        event: Envelope | None = None
+        if self._seq and self._completion is None and self._unreadable is None:
+            event = self._next(stored)
+            if event is not None:
+                return event
         if self._unreadable is not None:
             self._break("unreadable", self._unreadable)
             self._unreadable = None
@@ -126,6 +118,7 @@ class ChainReader:
             self._follow(event, stored)
             self._check_unambiguous(stored)
         self._head = sha256_hex(stored)
+        return event
 
     def report(self) -> ChainReport:
         """Return the result so far."""
@@ -140,29 +133,21 @@ class ChainReader:
             torn=self._unreadable,
         )
 
-    def _follows(self, stored: bytes) -> bool:
-        """Accept a line that plainly follows, without decoding its data; any other line is read in full."""
-        # Skipped text is not checked for UTF-8.
-        if not stored.isascii():
-            return False
-        try:
-            link = _decode_link(stored)
-            require_unambiguous(stored)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TraceError):
-            return False
+    def _next(self, stored: bytes) -> Envelope | None:
+        """Decode a line that plainly follows; any other is read and judged in full."""
+        event = decode_exact(stored) if len(stored) <= MAX_LINE_BYTES else None
         if (
-            link.prev_hash != self._head
-            or link.seq != self._events + 1
-            or link.seq != self._line + 1
-            or link.run_id != self._run_id
-            or link.type == RUN_COMPLETE
-            or bytes(memoryview(link.data)[:1]) != b"{"
-            or len(stored) > MAX_LINE_BYTES
+            event is None
+            or event.prev_hash != self._head
+            or event.seq != self._events + 1
+            or event.seq != self._line + 1
+            or event.run_id != self._run_id
+            or event.type == RUN_COMPLETE
         ):
-            return False
-        self._seq = self._line = self._events = link.seq
+            return None
+        self._seq = self._line = self._events = event.seq
         self._head = sha256_hex(stored)
-        return True
+        return event
 
     def _follow(self, event: Envelope, stored: bytes) -> None:
         first = self._line == 1

@@ -25,6 +25,7 @@ __all__ = [
     "Envelope",
     "Header",
     "decode",
+    "decode_exact",
     "encode",
     "encode_payload",
     "format_timestamp",
@@ -37,6 +38,9 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 
 _LARGE = re.compile(rb"[:,\[]-?[0-9][0-9.eE+-]{14}")
 """Matches a possible number beyond ±(2^53-1), which not every reader keeps; or part of a text."""
+_NUMERIC = bytes(ord("0") if chr(byte) in "0123456789.eE+-" else byte for byte in range(256))
+_LONG = b"0" * 15
+"""What a match of `_LARGE` contains once its characters are translated; looking for it takes a quarter of the time."""
 _MAX_SHOWN = 80
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
@@ -126,16 +130,24 @@ def decode(line: bytes) -> Envelope:
         raise TraceError(f"the line is not JSON: {said(error)}") from error
 
 
-def require_unambiguous(line: bytes) -> None:
-    """Refuse a line that two JSON readers may read differently: a duplicate key, a large number, invalid text.
+def decode_exact(line: bytes) -> Envelope | None:
+    """Decode a line that is the same when it is encoded again, as nearly all are; None for any other.
 
-    A line that is the same when it is decoded and encoded again has none of these, and nearly all lines are.
+    Every JSON reader reads such a line alike: it has no duplicate key, no large number and no invalid text.
     """
     try:
-        if _ENCODER.encode(msgspec.json.decode(line)) == line and not _LARGE.search(line):
-            return
+        value = msgspec.json.decode(line)
+        if _ENCODER.encode(value) != line or (_LONG in line.translate(_NUMERIC) and _LARGE.search(line)):
+            return None
+        return msgspec.convert(value, Envelope)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
-        pass  # the slow reader finds the reason
+        return None
+
+
+def require_unambiguous(line: bytes) -> None:
+    """Refuse a line that two JSON readers may read differently: a duplicate key, a large number, invalid text."""
+    if decode_exact(line) is not None:
+        return
     try:
         value = json.loads(line.decode(), object_pairs_hook=_without_repeats, parse_constant=_no_constant)
     except UnicodeDecodeError as error:

@@ -4,7 +4,6 @@ Everything that is hashed, signed or compared is first brought into this one for
 the same value produce the same bytes. The one exception is the hash chain, which hashes stored bytes.
 """
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -48,6 +47,8 @@ def digest_value(value: object) -> str:
 
 def sha256_hex(data: bytes) -> str:
     """Return the SHA-256 of bytes in hex, as the hash chain writes it."""
+    import hashlib  # loads OpenSSL, and validation hashes nothing
+
     return hashlib.sha256(data).hexdigest()
 
 
@@ -57,6 +58,8 @@ class Hasher:
     __slots__ = ("_hash", "size")
 
     def __init__(self) -> None:
+        import hashlib
+
         self._hash = hashlib.sha256()
         self.size = 0
 

@@ -61,6 +61,12 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(word, likely, n=1, cutoff=0.6)), None)
 
 
+def suggestion(word: str, candidates: Iterable[str]) -> str | None:
+    """Return a hint that names the candidate closest to a word, if one is close enough."""
+    guess = did_you_mean(word, candidates)
+    return None if guess is None else f"did you mean `{guess}`?"
+
+
 def _difference(name: str, word: str) -> int:
     """Return how many characters differ between the common prefix and suffix of two words."""
     shorter = min(len(name), len(word))

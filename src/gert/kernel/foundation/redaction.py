@@ -14,8 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
+from gert.kernel.foundation.lenient_json import json_or
 from gert.kernel.foundation.spelling_search import SearchStream, SpellingSearch
 from gert.kernel.foundation.spellings import forms_of
 from gert.kernel.foundation.text import PLACEHOLDER
@@ -77,10 +76,7 @@ def _is_credential(name: str) -> bool:
 
 def _as_json(secret: str) -> object:
     """Parse a text as JSON if it is a list or a map; otherwise return the text."""
-    try:
-        return msgspec.json.decode(secret) if secret.lstrip()[:1] in ("{", "[") else secret
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return secret
+    return json_or(secret, secret) if secret.lstrip()[:1] in ("{", "[") else secret
 
 
 def _leaves(value: object, depth: int) -> Iterable[str]:

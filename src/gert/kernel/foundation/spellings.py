@@ -9,7 +9,6 @@ the reader knows how a character may be escaped; the forms do not list it.
 import base64
 import re
 from collections.abc import Iterator
-from html.entities import html5
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
@@ -215,6 +214,8 @@ def _meaning(found: re.Match[str]) -> str:
     """Return the character that an escape means; a named entity may mean two, which no form contains."""
     kind, value = str(found.lastgroup), found[str(found.lastgroup)]
     if kind == "name":
+        from html.entities import html5  # two thousand names, and most runs meet none
+
         char = html5.get(value, "")
         return char if len(char) == 1 else ""
     if kind == "short":

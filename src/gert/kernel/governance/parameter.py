@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from gert.kernel.foundation.values import TYPE_NAMES, TypeName, coerce_if_possible
+from gert.kernel.foundation.values import TYPE_NAMES, TypeName, coerce_if_possible, objection
 
 ParameterType: TypeAlias = TypeName
 PARAMETER_TYPES: Final = TYPE_NAMES
@@ -41,6 +41,10 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     def is_unbounded(self) -> bool:
         """Whether any value of the type is allowed."""
         return self.enum is None and self.pattern is None and self.min is None and self.max is None
+
+    def objection(self, value: Any) -> str | None:
+        """Return why a value of its type does not fit, or None."""
+        return objection(value, type=self.type, enum=self.enum, pattern=self.pattern, min=self.min, max=self.max)
 
     def summary(self) -> dict[str, Any]:
         """Return the declared keys as JSON, without a secret's default."""

@@ -109,6 +109,10 @@ class Sealer:
             self._own.clear()
         self._own[head.run_id] = head
 
+    def left(self, run_id: str) -> Head | None:
+        """The head of a run as this process left it, if it wrote it lately."""
+        return self._own.get(run_id)
+
     def knows(self, head: Head) -> bool:
         """Whether this process wrote the head, with everything it says."""
         return self._own.get(head.run_id) == head

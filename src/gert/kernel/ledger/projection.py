@@ -54,7 +54,7 @@ from gert.kernel.ledger.record import (
 )
 from gert.kernel.ledger.runbook_fold import TICKET, RunbookSnapshot, is_call, target_of
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
-from gert.kernel.ledger.spending import Spend, spends_of, spent_by
+from gert.kernel.ledger.spending import PRICED, Spend, spends_of, spent_by
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -90,6 +90,11 @@ class Projection:
         else:
             self._add_agent(payload, seq, timestamp)
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether the events since the last `clear` lead to no rows."""
+        return not (self.calls or self.ends or self.tickets or self.ticket_ends or self.responses or self.spends)
+
     def clear(self) -> None:
         """Forget the rows so far; the snapshot stays."""
         for rows in (self.calls, self.ends, self.tickets, self.ticket_ends, self.responses, self.spends):
@@ -98,8 +103,11 @@ class Projection:
     def _add_agent(self, payload: Payload, seq: int, timestamp: str) -> None:
         before = self.snapshot if isinstance(self.snapshot, AgentSnapshot) else AgentSnapshot()
         self.snapshot = agent_fold.fold(before, payload, seq)
-        self.spends += spends_of(spent_by(payload, before.reserved), self._run_id, self.tenant or "")
-        self._add_ticket_event(payload, seq, timestamp)
+        kind = type(payload)
+        if kind in PRICED:
+            self.spends += spends_of(spent_by(payload, before.reserved), self._run_id, self.tenant or "")
+        elif kind in _ABOUT_TICKETS:
+            self._add_ticket_event(payload, seq, timestamp)
         opened = opened_by(payload, seq, self._run_id, self.tenant or "", timestamp)
         if opened is not None:
             self.calls.append(opened)
@@ -148,6 +156,8 @@ class Projection:
             case _:
                 pass
 
+
+_ABOUT_TICKETS = frozenset({ApprovalSubmitted, ApprovalResponse, ApprovalRefused, ApprovalResolved, ApprovalOutdated})
 
 # The first event says what kind of run it is; any other begins an agent run.
 _KIND_OF: Mapping[type[Payload], RunKind] = {RunStart: "runbook", PlanCreated: "runner"}

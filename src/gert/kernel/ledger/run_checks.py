@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from gert.errors import IntegrityError, TraceError
+from gert.errors import IntegrityError
 from gert.kernel.events.chain import GENESIS, ChainReader, ChainReport
-from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.runbook import RunAdopted
 from gert.kernel.events.trace_seal import CheckReport, Verdict, run_procedure
 from gert.kernel.foundation.signature import Keys, Signature, verify
@@ -65,12 +65,9 @@ class Recomputed:
         """Add a page of events in order; their answers were added before."""
         for row in rows:
             self.events += 1
-            self.chain.add(row.line)
-            try:
-                event = decode(row.line)
-            except TraceError:
-                continue  # the chain reports it
-            self._add(row, event)
+            event = self.chain.add(row.line)
+            if event is not None:  # otherwise the chain reports it
+                self._add(row, event)
         # Only the last one can be named again.
         self._answer_hashes = {self.answers: self.answers_hash}
 
@@ -81,20 +78,20 @@ class Recomputed:
         if self._projection is None:
             self.tenant, self.started_at = event.tenant, event.timestamp
             self._projection = Projection(Head(self.run_id, tenant=event.tenant))
-        found = (row.seq, row.type, row.timestamp, row.summary_type)
         expected = (event.seq, event.type, event.timestamp, summary_type_of(payload))
-        if found != expected and self.columns is None:
+        if row[: len(expected)] != expected and self.columns is None:
             self.columns = f"the columns of event {row.seq} are not what its line says"
         if event.answers is not None and not self._names(event.answers) and self.unanswered is None:
             self.unanswered = f"event {event.seq} names answers that are not the stored ones"
         self.updated_at = event.timestamp
         self._projection.add(payload, event.seq, event.timestamp, event.path)
-        self._apply(self._projection)
+        if not self._projection.is_clear:
+            self._apply(self._projection)
 
     @staticmethod
     def answers_named(rows: Sequence[Event]) -> int:
         """The greatest number of answers that a page of events names."""
-        found = (_NAMED.search(row.line[:_ENVELOPE_BYTES]) for row in rows)
+        found = (_NAMED.search(row.line, 0, _ENVELOPE_BYTES) for row in rows if b'"answers":"' in row.line)
         return max((int(match[1]) for match in found if match is not None), default=0)
 
     def _names(self, named: str) -> bool:

@@ -21,6 +21,9 @@ UNKNOWN_COST: Final = frozenset({"timeout", "cancelled", "abandoned"})
 UNREADABLE_USAGE: Final = "unreadable_usage"
 """The category of a call that was answered, with a usage that is no amount."""
 
+PRICED: Final = frozenset({ModelRequested, ModelCompleted, ModelFailed})
+"""The events that reserve, spend or give back."""
+
 SpendKind = Literal["run", "tenant"]
 """What spending is counted by: a root run with its sub-agents and forks, or a tenant by the minute."""
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.documents import expectations, policy, policy_test, project, runbook, scenario, skill, tool
 from gert.kernel.runbook.finding import Finding, Severity, error, in_order
 from gert.kernel.runbook.model import Decoder, Model, describe, listing
@@ -163,6 +163,5 @@ def _unrecognized(root: Any) -> Finding:
     if not isinstance(said, str):
         message = f"expected an apiVersion, found {describe(said)}"
         return error("S08", ("apiVersion",), message, f"one of {listing(API_VERSIONS)}")
-    guess = did_you_mean(said, API_VERSIONS)
-    hint = f"did you mean `{guess}`?" if guess else f"one of {listing(API_VERSIONS)}"
+    hint = suggestion(said, API_VERSIONS) or f"one of {listing(API_VERSIONS)}"
     return error("S08", ("apiVersion",), f"`{shorten(said)}` is not a known apiVersion", hint)

@@ -68,6 +68,11 @@ def warning(rule: str, path: Path, message: str, hint: str | None = None, *, on_
     return _finding(rule, Severity.WARNING, path, message, hint, on_key=on_key)
 
 
+def at_offset(offset: int, finding: Finding) -> Finding:
+    """Return a finding that points into the text of its scalar."""
+    return msgspec.structs.replace(finding, offset=offset)
+
+
 def note(rule: str, path: Path, message: str, hint: str | None = None) -> Finding:
     """Return information that never fails a check."""
     return _finding(rule, Severity.NOTE, path, message, hint, on_key=False)

@@ -8,15 +8,14 @@ docs cannot disagree. `docs/decisions/0003-documents-are-decoded-by-kinds.md` ha
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, Self, dataclass_transform
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.finding import Finding, Path, error
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 
 Schema = dict[str, Any]
-M = TypeVar("M", bound="Model")
 
 
 class Decoder:
@@ -146,8 +145,7 @@ class Model:
     @classmethod
     def report_unknown(cls, doc: Decoder, key: str, path: Path) -> None:
         """S02: report an unknown key, so that a misspelt key cannot silently disable a safeguard."""
-        guess = did_you_mean(key, cls.fields)
-        hint = f"did you mean `{guess}`?" if guess else f"known keys: {listing(cls.fields)}"
+        hint = suggestion(key, cls.fields) or f"known keys: {listing(cls.fields)}"
         doc.report(error("S02", (*path, key), f"unknown key `{shorten(key)}`", hint, on_key=True))
 
     @classmethod

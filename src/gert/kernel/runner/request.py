@@ -14,6 +14,7 @@ import msgspec
 from gert.errors import GertError, Refused
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.json_path import Absent, follow
+from gert.kernel.foundation.lenient_json import json_or
 from gert.kernel.foundation.secret_refs import refs_in, secret_ref, without_marks
 from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.skill import PLACE, HttpBlock, Skill
@@ -110,11 +111,7 @@ def is_success(http: HttpBlock, status: int, text: str) -> bool:
     if http.success is None:
         return 200 <= status < 300
     try:
-        body = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        body = text
-    try:
-        return condition(http.success, {"status": status, "body": body})
+        return condition(http.success, {"status": status, "body": json_or(text, text)})
     except GertError:
         return False
 

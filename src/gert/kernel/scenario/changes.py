@@ -113,17 +113,16 @@ def changes_since(expected: Expectations | None, after: RunObservation) -> Chang
     first = Ending(expected.expected_status, expected.expected_outcome, expected.expected_code)
     pairs = ((first.status, second.status), (first.category, second.category), (first.code, second.code))
     changed = any(old is not None and old != new for old, new in pairs)
-    ways = after.visited.keys() | after.paths.keys()
     return Changes(
         before=first,
         after=second,
         outcome_changed=changed,
         failure=failure if changed else None,
-        reached=tuple(name for name in expected.must_not_reach if name in ways),
-        unreached=tuple(name for name in expected.must_reach if name not in ways),
+        reached=tuple(name for name in expected.must_not_reach if after.is_reached(name)),
+        unreached=tuple(name for name in expected.must_reach if not after.is_reached(name)),
         meta=tuple(_unmatched(expected.expected_meta, lambda name: (name in _meta(after), _meta(after).get(name)))),
-        decisions=tuple(_expected_decisions(expected.expected_decisions, after.decisions)),
-        risks=tuple(_expected_decisions(expected.expected_risk, after.risks)),
+        decisions=tuple(_expected_decisions(expected.expected_decisions, after.decisions, after)),
+        risks=tuple(_expected_decisions(expected.expected_risk, after.risks, after)),
         outputs=tuple(_unmatched(expected.expected_outputs, after.output)),
     )
 
@@ -204,10 +203,13 @@ def _decision_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> It
             yield Changed(name, before[name].word, after[name].word)
 
 
-def _expected_decisions(expected: Mapping[str, str], found: Mapping[str, Any]) -> Iterator[Changed]:
+def _expected_decisions(
+    expected: Mapping[str, str], found: Mapping[str, Any], seen: RunObservation
+) -> Iterator[Changed]:
     for step, word in expected.items():
-        if step in found and found[step].word != word:
-            yield Changed(step, word, found[step].word)
+        decided = found.get(seen.spelled(step))
+        if decided is not None and decided.word != word:
+            yield Changed(step, word, decided.word)
 
 
 def _unmatched(expected: Mapping[str, Any], find: Callable[[str], tuple[bool, Any]]) -> Iterator[Changed]:

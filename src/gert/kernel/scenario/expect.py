@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.foundation.patterns import MAX_PATTERN, compile_pattern
 from gert.kernel.foundation.text import printable
 from gert.kernel.foundation.values import show
@@ -81,15 +81,11 @@ def _outcome(expected: Expectations, seen: RunObservation) -> Iterator[Differenc
 
 def _reached(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     for name in expected.must_reach:
-        if not _was_visited(name, seen):
+        if not seen.is_reached(name):
             yield Difference("must_reach", f"`{name}` to be reached", "that it was not reached", _route(seen))
     for name in expected.must_not_reach:
-        if _was_visited(name, seen):
+        if seen.is_reached(name):
             yield Difference("must_not_reach", f"`{name}` not to be reached", "that it was reached", _route(seen))
-
-
-def _was_visited(name: str, seen: RunObservation) -> bool:
-    return name in seen.visited or name in seen.paths
 
 
 def _route(seen: RunObservation) -> str:
@@ -102,8 +98,7 @@ def _outputs(expected: Expectations, seen: RunObservation) -> Iterator[Differenc
     for name, want in expected.expected_outputs.items():
         is_there, found = seen.output(name)
         if not is_there:
-            guess = did_you_mean(name, seen.outputs)
-            hint = f"did you mean `{guess}`?" if guess else _names_hint(seen.outputs)
+            hint = suggestion(name, seen.outputs) or _names_hint(seen.outputs)
             yield Difference(f"expected_outputs.{name}", _expected_text(want), "no such output", hint)
         else:
             yield from _value(f"expected_outputs.{name}", want, found)
@@ -175,12 +170,12 @@ def _expected_text(want: Any) -> str:
 
 def _decisions(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     for step, risk in expected.expected_risk.items():
-        found = seen.risks.get(step)
+        found = seen.risks.get(seen.spelled(step))
         yield from _same(
             f"expected_risk.{step}", risk, found.word if found is not None else None, _undecided_hint(found)
         )
     for step, verdict in expected.expected_decisions.items():
-        decision = seen.decisions.get(step)
+        decision = seen.decisions.get(seen.spelled(step))
         word = decision.word if decision is not None else None
         yield from _same(f"expected_decisions.{step}", verdict, word, _undecided_hint(decision))
 

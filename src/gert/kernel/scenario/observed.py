@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
+from urllib.parse import unquote
 
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -41,6 +42,7 @@ class RunObservation:
         self.failed_step: str | None = None
         self.duration: str | None = None
         self.visited: dict[str, None] = {}
+        self._spelled: dict[str, str] = {}
         self.paths: dict[str, None] = {}
         self.arms: dict[tuple[str, str], None] = {}
         self.ends: dict[str, Outcome] = {}
@@ -55,9 +57,13 @@ class RunObservation:
     def take(self, payload: Payload, path: str | None) -> None:
         """Add one event."""
         self.events += 1
+        if path is not None and "%" in path:
+            for escaped in (path, getattr(payload, "step_id", None) or path):
+                self._spelled[unquote(escaped)] = escaped
         if self.pending:
             kind, step = self.pending[-1]
-            if payload.type == kind and step in (None, getattr(payload, "step_id", None), path):
+            named = (getattr(payload, "step_id", None), path)
+            if payload.type == kind and (step is None or step in named or self.spelled(step) in named):
                 self.pending.pop()
         fold = _FOLDS.get(type(payload))
         if fold is not None:
@@ -78,8 +84,8 @@ class RunObservation:
             return True, self.outputs[name]
         step, dot, _ = name.rpartition(".")
         while dot:
-            if step in self.by_step:
-                return _value_at(self.by_step[step], name[len(step) + 1 :])
+            if (found := self.by_step.get(step) or self.by_step.get(self.spelled(step))) is not None:
+                return _value_at(found, name[len(step) + 1 :])
             if step in self.outputs:
                 return _value_at(self.outputs[step], name[len(step) + 1 :])
             step, dot, _ = step.rpartition(".")
@@ -87,6 +93,14 @@ class RunObservation:
 
     def _start(self, payload: RunStart, _: str) -> None:
         self.runbook, self.runbook_hash = payload.runbook, payload.runbook_hash
+
+    def is_reached(self, name: str) -> bool:
+        """Return whether a step ran, by id or path, as in events or as people write the keys of items."""
+        return any(each in self.visited or each in self.paths for each in (name, self.spelled(name)))
+
+    def spelled(self, name: str) -> str:
+        """Return a name as it is in events: people write `step[a/b]`, events have `step[a%2Fb]`."""
+        return self._spelled.get(name, name)
 
     def _visit(self, step_id: str, path: str) -> None:
         self.visited[step_id] = None

@@ -1,7 +1,10 @@
 """Updates the expectations of a test so that its run passes, without adding new ones."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gert.kernel.governance.risk import Risk
+from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.scenario.expect import COMPLETED, expects, literal, matches
 from gert.kernel.scenario.observed import RunObservation
@@ -20,19 +23,16 @@ def updates(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
         for name, value in found.items()
         if getattr(expected, name) is not None and getattr(expected, name) != value
     }
-    visited = {**seen.visited, **seen.paths}
     lists = {
-        "must_reach": [name for name in expected.must_reach if name in visited],
-        "must_not_reach": [name for name in expected.must_not_reach if name not in visited],
+        "must_reach": [name for name in expected.must_reach if seen.is_reached(name)],
+        "must_not_reach": [name for name in expected.must_not_reach if not seen.is_reached(name)],
         "expected_events": list(expected.expected_events[: len(expected.expected_events) - len(seen.pending)]),
     }
     maps = {
         "expected_outputs": _values(expected.expected_outputs, seen.output),
         "expected_meta": _values(expected.expected_meta, lambda name: _meta(seen, name)),
-        "expected_risk": {name: seen.risks[name].word for name in expected.expected_risk if name in seen.risks},
-        "expected_decisions": {
-            name: seen.decisions[name].word for name in expected.expected_decisions if name in seen.decisions
-        },
+        "expected_risk": _words(expected.expected_risk, seen.risks, seen),
+        "expected_decisions": _words(expected.expected_decisions, seen.decisions, seen),
     }
     for name, value in (lists | maps).items():
         old = getattr(expected, name)
@@ -43,6 +43,10 @@ def updates(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
         # Without expectations a run has to complete, and this one does not.
         changes["expected_status"] = seen.status
     return changes
+
+
+def _words(expected: Iterable[str], found: Mapping[str, Risk | Verdict], seen: RunObservation) -> dict[str, str]:
+    return {name: found[seen.spelled(name)].word for name in expected if seen.spelled(name) in found}
 
 
 def _meta(seen: RunObservation, name: str) -> tuple[bool, Any]:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.ecosystem.host.agent.places import in_loop
 from tests.ecosystem.host.agent.test_tool_packs import record, step
-from tests.ecosystem.runners.bench import CANARY, KEYS, Bench, bench, holds_canary
+from tests.ecosystem.runners.bench import CANARY, KEYS, PING, Bench, bench, holds_canary
 from tests.ecosystem.runners.vendors import Asked, Handler, Vendor
 
 from gert.agent import (
@@ -23,10 +23,13 @@ from gert.agent import (
     SQLiteStore,
     tool_pack,
 )
+from gert.ecosystem.approvals.request_text import compact
 from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.channels.ticket_summary import facts
 from gert.ecosystem.host.config.ledger_location import open_ledger
 from gert.errors import Refused, UsageError
 from gert.kernel.events.envelope import decode, format_timestamp
+from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.governance.approval import Response
 
 
@@ -120,6 +123,56 @@ async def test_the_effects_of_the_skill_are_judged_and_a_ticket_is_asked_for(pla
     assert len(served.asked) == 1
     (file,) = (made.root / "_state/plans").glob("*.auth.json")
     assert json.loads(file.read_text())["grant"]["verdict"] == "approved"
+
+
+@in_loop
+async def test_an_approver_sees_the_plan_of_the_call_and_approves_exactly_that(place: tuple[Bench, Vendor]) -> None:
+    made, _ = place
+    asks = policy(made, action="require-approval", min_approvers=1, approvers=["bob"])
+    async with kernel_of(made, asks) as kernel:
+        with pytest.raises(ApprovalRequiredError):
+            await step(kernel, "ping_go", word="hi")
+        tickets = Tickets(kernel.ledger)
+        [view] = await tickets.all("pending")
+        ledger = ("--db", made.root.parent / "agent.db")
+        shown = made.gert("approvals", "show", view.id, *ledger).ended(0).out
+        document = made.gert("approvals", "show", view.id, *ledger, "--json").ended(0).said
+        page = dict(facts(view))
+        prompt = "\n".join(line.text for line in compact(view.ticket.request))
+        now = format_timestamp(await tickets.time())
+        await tickets.answer(view.id, Response(approver="bob", approved=True, timestamp=now))
+        await step(kernel, "ping_go", word="hi")
+    for text in (shown, prompt, json.dumps(page)):
+        assert f"{PING} (runner)" in text
+        assert "https: POST GET vendor.test" in text
+        assert f"{made.ref} (test:more test:ping)" in text
+        assert "900 s, one execution" in text
+        assert digest_value(document["plan"]) in text
+        assert CANARY not in text
+    assert "effects:" in shown
+    assert document["contract"]["writes"] == ["vendor"]
+    (file,) = (made.root / "_state/plans").glob("*.plan.json")
+    executed = json.loads(file.read_text())
+    assert executed.pop("plan_id")
+    assert executed.pop("artifacts")
+    assert executed == document["plan"], "what was executed is what was shown, with an id and a date"
+
+
+@in_loop
+async def test_no_one_is_asked_about_a_call_that_no_runner_could_execute(
+    place: tuple[Bench, Vendor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, served = place
+
+    def refuses(*_: Any, **__: Any) -> None:
+        raise Refused("plan/form", "no plan can be made")
+
+    async with kernel_of(made, policy(made, action="require-approval")) as kernel:
+        monkeypatch.setattr("gert.ecosystem.host.agent.skill_calls.plan_call", refuses)
+        with pytest.raises(PolicyViolationError, match=r"no plan can be made \(plan/form\)"):
+            await step(kernel, "ping_go", word="hi")
+        assert await Tickets(kernel.ledger).all("pending") == []
+    assert served.asked == []
 
 
 @in_loop

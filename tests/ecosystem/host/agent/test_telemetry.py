@@ -13,9 +13,11 @@ from opentelemetry.trace import StatusCode
 from tests.ecosystem.host.agent.places import TENANT, Charge, Place, ask, in_loop, soon
 
 from gert.agent import ArtanaKernel, ToolPermanentError, otel_export
+from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.ecosystem.notify import exporter as room
-from gert.ecosystem.notify.exporter import Exporter
+from gert.ecosystem.notify.exporter import FLUSH_SECONDS, Exporter
+from gert.errors import InputError
 from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.spans.run_spans import RunSpans
@@ -145,7 +147,7 @@ class Slow(SpanExporter):
 @pytest.mark.parametrize(
     ("error", "problem"),
     [
-        pytest.param(None, "not exported within 2s", id="one that hangs"),
+        pytest.param(None, "the collector did not answer in time", id="one that hangs"),
         pytest.param(RuntimeError("secret detail"), "the exporter failed (RuntimeError)", id="one that raises"),
     ],
 )
@@ -203,6 +205,52 @@ async def test_what_does_not_fit_the_queue_is_read_from_the_ledger_later(
         sink.free.set()
     assert exporting.problem is None
     assert len({span.span_id for span in sink.taken}) == len(sink.taken) == 31
+
+
+class Restarting:
+    """Takes nothing at first."""
+
+    def __init__(self) -> None:
+        self.taken: list[Span] = []
+        self.refused = 0
+
+    def send(self, spans: Sequence[Span], *, last: bool) -> str | None:
+        if not self.refused:
+            self.refused = len(spans)
+            return "the collector answered 503"
+        self.taken += spans
+        return None
+
+    def stop(self) -> None:
+        pass
+
+
+@in_loop
+async def test_a_collector_that_restarts_gets_what_it_did_not_take(
+    shared: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_DELAY", 0.01)
+    sink = Restarting()
+    exporting = Exporter(lambda: sink, flush_seconds=60)
+    async with shared.kernel(store={"export": exporting}) as kernel, kernel.run(tenant=TENANT, run_id="r"):
+        await ask(kernel, "r", "first", "s1")
+        await soon(lambda: sink.refused > 0)
+        await ask(kernel, "r", "second", "s2")
+    assert exporting.problem is None
+    assert len({span.span_id for span in sink.taken}) == 3
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "601", "nan"])
+def test_how_long_a_run_waits_is_a_number_of_seconds(text: str) -> None:
+    with pytest.raises(InputError, match="`GERT_OTEL_FLUSH_SECONDS` to be a number of seconds"):
+        export_for(None, {"GERT_OTEL": "1", "GERT_OTEL_FLUSH_SECONDS": text})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", FLUSH_SECONDS), ("0", 0.0), ("7.5", 7.5)])
+def test_how_long_a_run_waits_for_the_collector(text: str, seconds: float) -> None:
+    made = export_for(None, {"GERT_OTEL": "1", "GERT_OTEL_FLUSH_SECONDS": text})
+    assert isinstance(made, Exporter)
+    assert made._flush_seconds == seconds
 
 
 @in_loop

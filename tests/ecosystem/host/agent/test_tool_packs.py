@@ -18,6 +18,7 @@ from gert.agent import (
     runbook_tool,
     tool_pack,
 )
+from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.errors import InputError
 from gert.kernel.events.envelope import format_timestamp
@@ -200,6 +201,9 @@ async def test_an_approval_is_an_ordinary_ticket_and_the_call_happens_once(folde
             await step(kernel, "pods_restart", pod="web-1")
         tickets = Tickets(kernel.ledger)
         [view] = await tickets.all("pending")
+        shown = "\n".join(summary(view.ticket.request))
+        assert """sh -c 'echo "$1" >> restarted; echo done' sh web-1""" in shown
+        assert '["kubernetes"]' in shown
         now = format_timestamp(await tickets.time())
         stranger = await tickets.answer(view.id, Response(approver="eve", approved=True, timestamp=now))
         assert stranger.objection is not None

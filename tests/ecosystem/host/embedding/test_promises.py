@@ -102,7 +102,7 @@ class Keyboard:
         if self._next is None:
             self._next = await self.typed.get()
         approver, approved = self._next
-        if prompt.startswith("approver"):
+        if prompt.startswith("name of the approver"):
             return approver
         self._next = None
         return "y" if approved else "n"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.ecosystem.surfaces.tui.conftest import SIZES, eventually, on_screen, on_top, picture, seen, text_of, until
 from textual.widgets import Button, Checkbox, DataTable, Input, Select, Tree
+from textual.widgets._footer import FooterKey
 
 from gert.ecosystem.host.approvals.respond import Verdict
 from gert.ecosystem.surfaces.tui.app import GertApp
@@ -262,15 +263,51 @@ def test_a_rerun_is_confirmed_and_its_run_is_opened(desk: Desk) -> None:
     assert started.payload.parent_run_id == old.run_id
 
 
-def test_a_rerun_of_a_run_that_is_running_is_refused(desk: Desk) -> None:
+def offered(app: GertApp) -> set[str]:
+    """The keys in the footer that not every run allows at every time."""
+    shown = {each.description for each in app.screen.query(FooterKey)}
+    return shown & {"Advance", "Approve", "Rerun"}
+
+
+def test_a_run_that_is_running_offers_no_rerun_and_no_approval(desk: Desk) -> None:
     async def work(app: GertApp, pilot: Any) -> None:
         screen = await start(app, pilot, "slow")
         await until(pilot, app, "→ wait")
-        await pilot.press("r")
-        await on_top(pilot, app, Confirm)
-        await press_button(app, pilot, "choice-rerun")
-        await eventually(pilot, lambda: any("still running" in each.message for each in app._notifications))
+        assert offered(app) == set()
+        await pilot.press("r", "a", "enter")
+        await pilot.pause()
+        assert app.screen is screen
+        await screen.command(["rerun"])
+        await eventually(pilot, lambda: any("unknown command `rerun`" in each.message for each in app._notifications))
         await cancel(desk, screen)
+
+    on_screen(desk, work)
+
+
+def test_a_run_that_has_ended_offers_a_rerun_and_nothing_to_advance_or_approve(desk: Desk) -> None:
+    async def work(app: GertApp, pilot: Any) -> None:
+        screen = await start(app, pilot, "broken")
+        await until(pilot, app, "✗ failed")
+        await eventually(pilot, lambda: offered(app) == {"Rerun"})
+        await pilot.press("a", "enter")
+        await pilot.pause()
+        assert app.screen is screen
+
+    on_screen(desk, work)
+
+
+def test_a_run_that_waits_for_an_approval_offers_it(desk: Desk) -> None:
+    async def work(app: GertApp, pilot: Any) -> None:
+        await open_book(app, pilot, "incident")
+        await until(pilot, app, "host (string, required): Which host")
+        app.screen.query_one("#input-host", Input).value = "web-1"
+        await press_button(app, pilot, "start")
+        screen = await on_top(pilot, app, RunScreen)
+        await until(pilot, app, "⚠ change approval")
+        await eventually(pilot, lambda: offered(app) == {"Advance", "Approve"})
+        await cancel(desk, screen)
+        await until(pilot, app, "cancelled")
+        await eventually(pilot, lambda: offered(app) == {"Rerun"})
 
     on_screen(desk, work)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gert import run
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.surfaces.tui.steps import StepTree, ancestors
 from gert.kernel.events.envelope import decode
 
@@ -58,3 +59,21 @@ steps:
     assert "choose/never/n" not in shown
     assert tree.status == executed.status == "completed"
     assert tree.outcome.startswith("resolved")
+
+
+def test_a_title_is_readable_before_a_step_runs_and_rendered_once_it_does(tmp_path: Path) -> None:
+    book = tmp_path / "book.yaml"
+    book.write_text("""
+apiVersion: kernel/v0
+meta: {name: titles, inputs: {pod: {type: string, default: web-1}}}
+steps:
+  - {id: a, type: assert, title: "Is {{ .pod }} there?", assert: [{type: equals, value: "1", expected: "1"}]}
+  - {id: end, type: end, outcome: {category: resolved, code: a}}
+""")
+    trace = tmp_path / "run.jsonl"
+    run(str(book), trace=str(trace), state_dir=str(tmp_path / "state"))
+    tree = StepTree(Workspace().program(str(book)).program)
+    assert tree.nodes["a"].title == "Is ‹pod› there?"
+    for line in trace.read_bytes().splitlines():
+        tree.fold(decode(line))
+    assert tree.nodes["a"].title == "Is web-1 there?"

@@ -23,6 +23,7 @@ from gert.ecosystem.host.agent.stores import LedgerStore, PostgresStore, SQLiteS
 from gert.ecosystem.host.llm.provider import is_offline, port_of, provider_of
 from gert.ecosystem.models.prices import Price
 from gert.ecosystem.process.environment import LEDGER
+from gert.ecosystem.process.own_process import protect_secrets
 from gert.errors import ApprovalRequiredError, InputError, MaxIterationsExceeded, UsageError
 from gert.kernel.agent.loop.agent import AutonomousAgent
 from gert.kernel.agent.loop.context import IDENTITY, ContextBuilder
@@ -67,7 +68,10 @@ class StepInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What gert says of the call; a program that is not this installation's own runner lacks the ledger."""
+    """What gert says of the call.
+
+    variables: those of gert that the agent needs; a program that is not this installation's own runner gets none
+    """
 
     id: str
     run_id: str
@@ -80,11 +84,21 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     policies: list[str] = field(default_factory=list)
     config: str | None = None
     secrets: list[str] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"StepCall({self.run_id} {self.path})"
 
     @property
     def agent_run_id(self) -> str:
         """The id of the agent's run: the same whenever this call is made, and another for every other call."""
         return f"agent-{sha256_hex(canonical([self.run_id, self.id]))[:_HEX]}"
+
+
+def take_variables(known: StepCall) -> None:
+    """Take the variables of gert from a call; from now on other processes of the user cannot read them."""
+    protect_secrets()
+    os.environ.update(known.variables)
 
 
 async def execute_agent(

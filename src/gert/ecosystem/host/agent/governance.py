@@ -7,7 +7,7 @@ from gert.errors import PolicyViolationError, UsageError
 from gert.kernel.agent.middleware.base import PreparedToolRequest
 from gert.kernel.agent.middleware.conditions import Conditions
 from gert.kernel.agent.replay.run_log import refuse_if_blocked
-from gert.kernel.agent.safety.approvals import ProgramPlace
+from gert.kernel.agent.safety.approvals import NO_DETAILS, CallDetails
 from gert.kernel.agent.safety.config import ApprovalGatePolicy, SafetyPolicyConfig, ToolLimitPolicy, ToolSafetyPolicy
 from gert.kernel.agent.safety.middleware import SafetyPolicyMiddleware
 from gert.kernel.agent.safety.records import Call, decision
@@ -16,7 +16,7 @@ from gert.kernel.governance.decide import Decision, person_key
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.ledger.projection import tool_hash
 
-Locate: TypeAlias = Callable[[Call, Mapping[str, Any]], Awaitable[ProgramPlace | None]]
+Describe: TypeAlias = Callable[[Call, Mapping[str, Any]], Awaitable[CallDetails]]
 NO_RULE: Final = "no rule"
 _HOUR: Final = 3600
 
@@ -26,23 +26,23 @@ class PolicyFileMiddleware(SafetyPolicyMiddleware):
 
     decisions: by tool
     groups: the people of each group, from the settings of the project
-    locate: finds the program of a call, which an approval is bound to
+    describe: says what a call would do, which an approval is bound to
     """
 
     def __init__(
         self,
         decisions: Mapping[str, Decision],
         groups: Mapping[str, Iterable[str]],
-        locate: Locate | None = None,
+        describe: Describe | None = None,
     ) -> None:
         self._decisions = dict(decisions)
-        self._locate = locate
+        self._describe = describe
         tools = {name: _policy(name, each, groups) for name, each in decisions.items()}
         super().__init__(config=SafetyPolicyConfig(tools={name: each for name, each in tools.items() if each}))
 
-    async def program(self, call: Call, arguments: Any) -> ProgramPlace | None:
-        """Return where the program of a call is found."""
-        return await self._locate(call, arguments) if self._locate is not None else None
+    async def details(self, call: Call, arguments: Any) -> CallDetails:
+        """Return what a call would do."""
+        return await self._describe(call, arguments) if self._describe is not None else NO_DETAILS
 
     def why_allowed(self, found: Decision) -> str:
         """Return why a call may be made that is neither denied nor waits."""

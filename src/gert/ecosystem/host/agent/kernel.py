@@ -1,12 +1,14 @@
 """The documented kernel: `AgentKernel` on asyncio, with a tool registry by default."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from gert.ecosystem.host.agent.approvals import AgentApprovals
 from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.models.prices import Price
+from gert.ecosystem.process.environment import started_by
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.kernel.agent.api.kernel import AgentKernel
 from gert.kernel.agent.middleware.base import KernelMiddleware
@@ -127,6 +129,7 @@ class ArtanaKernel(AgentKernel):
             policy=policy,
             approvals=approvals if approvals is not None else AgentApprovals(),
             prices=_cost_by(prices),
+            started_by=started_by(os.environ),
         )
         turns = asyncio.Lock()
         hidden = frozenset[str]().union(*(pack.secret_variables for pack in packs))

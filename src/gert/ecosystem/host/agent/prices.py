@@ -5,7 +5,7 @@ import msgspec
 from gert.ecosystem.models.price_table import PriceTable, price_table
 from gert.ecosystem.models.prices import find_price
 from gert.errors import InputError
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 
 __all__ = ["PriceTable", "chosen_prices"]
 
@@ -18,7 +18,6 @@ def chosen_prices(names: tuple[str, ...]) -> PriceTable:
     found = {name: find_price(table.models, name) for name in names}
     for name, price in found.items():
         if price is None:
-            meant = did_you_mean(name, table.models)
-            hint = f"did you mean `{meant}`?" if meant else "pass its price with `prices=` to the kernel or the adapter"
+            hint = suggestion(name, table.models) or "pass its price with `prices=` to the kernel or the adapter"
             raise InputError(f"the price of the model `{name}` is unknown", hint=hint)
     return msgspec.structs.replace(table, models={name: price for name, price in found.items() if price is not None})

@@ -23,7 +23,7 @@ from gert.ecosystem.host.policy.explain_runbook import explained_steps
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.process.descendants import MARK
-from gert.ecosystem.process.environment import PARENT_RUN
+from gert.ecosystem.process.environment import DEPTH, started_by, starting
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.errors import DocumentError, GertError, InputError, ToolPermanentError, ToolSuspended, UsageError
 from gert.kernel.agent.middleware.base import PreparedToolRequest
@@ -46,8 +46,6 @@ from gert.kernel.runbook.documents.runbook import Runbook
 
 LINK: Final = "runbook_run"
 """The type of the summary that names the run of a runbook, recorded with the request of the call."""
-DEPTH: Final = "GERT_DEPTH"
-"""How deep agents and runbooks have started each other."""
 MOST_LEVELS: Final = 4
 _SOURCE: Final = "agent"
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -235,7 +233,7 @@ class RunbookTool:
             self.name,
             options,
             # Without the mark of the call that started this agent: the run outlives it.
-            {**environ, PARENT_RUN: context.run_id, DEPTH: str(depth)},
+            {**starting(environ, context.run_id, started_by(environ).root_run_id), DEPTH: str(depth)},
             self._database or ledger_of(self._state),
             **_request(context.tenant_id, context.run_id, context.step_key or context.idempotency_key),
             runbook=self._runbook.meta.name,

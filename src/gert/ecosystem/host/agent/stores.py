@@ -5,8 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from datetime import datetime
 from os import PathLike, fspath
-from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -30,6 +29,7 @@ from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.foundation.closable import Closable
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.export import RunExport
@@ -46,7 +46,7 @@ ADOPTED = "run_adopted"
 
 
 @checks_arguments
-class LedgerStore:
+class LedgerStore(Closable):
     """A store over a ledger.
 
     database: where the ledger is, if other processes can open it
@@ -231,14 +231,6 @@ class LedgerStore:
         witness = self.ledger.witness
         if witness is not None and witness.problem is not None:
             _LOG.warning("%s", witness.problem)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 @checks_arguments

@@ -31,19 +31,21 @@ from gert.errors import (
     UsageError,
 )
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolPort
-from gert.kernel.agent.safety.approvals import ProgramPlace
+from gert.kernel.agent.safety.approvals import CallDetails, ProgramPlace
 from gert.kernel.agent.safety.records import Call
 from gert.kernel.engine.inputs import ResolvedInputs, binding_refusal
 from gert.kernel.engine.outputs import check_outputs
 from gert.kernel.engine.plan import expected_outputs, seconds_for
 from gert.kernel.engine.requests import CallTool, Subject, ToolAnswer
 from gert.kernel.engine.run import secret_names
+from gert.kernel.engine.step_inputs import masked_inputs
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import ALLOWED, Decision, decide
 from gert.kernel.governance.risk import risk_of
+from gert.kernel.runbook.command import masked_call
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class ToolPack:
             name: decide(contract, self._prepared.floor.policies) | demands for name, contract in self.contracts.items()
         }
         """What the policies say about each tool."""
-        self.middleware = PolicyFileMiddleware(self.decisions, self._prepared.groups, self._place)
+        self.middleware = PolicyFileMiddleware(self.decisions, self._prepared.groups, self._details)
 
     def register(
         self,
@@ -231,13 +233,20 @@ class ToolPack:
                 answer = ToolAnswer(failure=Failure("transport", problem.message))
         return intake.take(answer, ask)
 
-    async def _place(self, call: Call, arguments: Mapping[str, Any]) -> ProgramPlace | None:
-        """Return where the program of a call is found, or on which host its server is."""
+    async def _details(self, call: Call, arguments: Mapping[str, Any]) -> CallDetails:
+        """Return what a call would do: its command or plan, and where its program is found."""
         action = self._actions[call.tool_name]
-        inputs = {**arguments, **self._secret_inputs(self._contract(action))}
+        block, contract = self._tool.actions[action], self._contract(action)
+        given = given_inputs(input_model(call.tool_name, contract.inputs).model_validate(arguments))
+        inputs = {**given, **self._secret_inputs(contract)}
         async with self._calls.of(call.run_id) as callers:
             found = callers.locate(Subject(inputs=inputs, tool=self._tool.meta.name, action=action))
-        return None if found is None else ProgramPlace(found.program, found.folder, machine_id())
+        return CallDetails(
+            contract=contract.full(),
+            command=masked_call(self._tool, action, block, masked_inputs(inputs, contract)),
+            program=None if found is None else ProgramPlace(found.program, found.folder, machine_id()),
+            plan=None if self._skills is None else self._skills.plan(block, action, inputs, call.run_id),
+        )
 
     def _secret_inputs(self, contract: Contract) -> dict[str, str]:
         return {name: secret_ref(name) for name in self._inputs.secrets if name in contract.inputs}

@@ -9,6 +9,7 @@ import msgspec
 
 from gert.ecosystem.approvals.drop_box import find_request, list_requests
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
+from gert.ecosystem.host.approvals.find_ticket import find_ticket
 from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, open_tickets
 from gert.ecosystem.host.config.ledger_location import ledger_name
 from gert.ecosystem.host.run.record.lease import is_driven
@@ -72,12 +73,12 @@ async def list_tickets(
     return found
 
 
-async def show_ticket(place: Place | DropBoxPath, environ: Mapping[str, str], start: str) -> Listed:
-    """One ticket, by its id or a unique prefix of it."""
+async def show_ticket(place: Place | DropBoxPath, environ: Mapping[str, str], named: str) -> Listed:
+    """One ticket, by its id, a unique prefix of it, or `last`."""
     if isinstance(place, str):
-        return Listed(views=[find_request(place, start)])
+        return Listed(views=[find_request(place, named)])
     async with open_tickets(place, environ) as tickets:
-        found = Listed(views=[await tickets.get(await tickets.find(start))])
+        found = Listed(views=[await tickets.get(await find_ticket(tickets, named, place.name))])
         await _complete(found, tickets, place)
     return found
 

@@ -9,6 +9,7 @@ from gert.ecosystem.approvals.drop_box import find_request, leave_response
 from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.signatures import sign_response
 from gert.ecosystem.approvals.tickets import Answered, Received, TicketView
+from gert.ecosystem.host.approvals.find_ticket import find_ticket
 from gert.ecosystem.host.approvals.ticket_ledger import open_tickets
 from gert.ecosystem.host.config.keys.approval_keys import SIGNING_KEY, is_checked, key_to_sign_with
 from gert.ecosystem.host.runs.place import Place
@@ -25,7 +26,7 @@ __all__ = ["Answered", "Given", "Received", "TicketView", "Verdict", "respond", 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What an approver says about a ticket.
 
-    ticket: its id, or a unique prefix
+    ticket: its id, a unique prefix, or `last`
     key: the environment variable or the file of the key to sign with
     drop_box: the drop box the request is in, instead of a ledger
     """
@@ -60,7 +61,7 @@ async def respond(
     if verdict.drop_box is not None:
         return _leave(verdict, verdict.drop_box, own, on_ticket)
     async with open_tickets(place, environ, own, to_post=True) as tickets:
-        view = await tickets.get(await tickets.find(verdict.ticket))
+        view = await tickets.get(await find_ticket(tickets, verdict.ticket, place.name))
         response = _response(verdict, view, own, format_timestamp(await tickets.time()))
         on_ticket(view)
         is_unverified = own is not None and not is_checked(own, environ)

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.keys.approval_keys import approval_verifier
-from gert.ecosystem.host.config.ledger_location import make_ledger_folder, mask_password, open_ledger
+from gert.ecosystem.host.config.ledger_location import make_ledger_folder, masking_password, open_ledger
 from gert.ecosystem.host.runs.place import Place
-from gert.errors import GertError, UsageError
+from gert.errors import UsageError
 from gert.kernel.foundation.signature import Key
 from gert.kernel.foundation.text import os_reason
 
@@ -35,11 +35,9 @@ async def open_tickets(
     elif isinstance(database, str):
         _require_readable(database)
     verifier = approval_verifier(environ, own, is_strict=isinstance(database, Dsn))
-    try:
+    with masking_password(database):
         async with open_ledger(database, environ, read_only=not to_post) as ledger:
             yield Tickets(ledger, verifier)
-    except GertError as problem:
-        raise mask_password(database, problem) from None
 
 
 def _require_readable(path: str) -> None:

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from gert.ecosystem.host.channels.page_tokens import FormTokens, LinkTokens
-from gert.ecosystem.notify.addresses import is_loopback, url_problem
+from gert.ecosystem.notify.addresses import url_problem
 from gert.errors import InputError, UsageError
+from gert.kernel.foundation.hosts import is_loopback
 from gert.kernel.foundation.text import printable
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):([0-9]{1,5})\Z")

@@ -11,9 +11,10 @@ from gert.ecosystem.approvals.responses import ResponseMessage
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels.callbacks import Refused, post_signed
 from gert.ecosystem.host.run.notifications import HEADERS
-from gert.ecosystem.notify.addresses import expand, is_loopback, url_problem
+from gert.ecosystem.notify.addresses import expand, url_problem
 from gert.errors import GertError, InputError
 from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.hosts import is_loopback
 
 EVERY: Final = 2.0
 LONGEST_PAUSE: Final = 60.0

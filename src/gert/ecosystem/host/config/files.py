@@ -7,6 +7,7 @@ from typing import Final
 
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.reader import DEFAULT_LIMITS, read
 from gert.kernel.runbook.tree import Map
 
@@ -28,7 +29,7 @@ def read_document(path: str) -> bytes:
     except FileNotFoundError:
         raise UsageError(f"there is no file `{path}`", hint=_suggestion(path)) from None
     except OSError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
     except ValueError:
         raise UsageError(f"`{path}` is not a path") from None
 
@@ -145,3 +146,18 @@ def runbook_of(folder: str) -> str | None:
         return None
     relative = os.path.relpath(found)
     return found if os.path.isabs(folder) or relative.startswith("..") else relative
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Write a new file that only its owner can read."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    except FileExistsError:
+        raise UsageError(f"`{path}` already exists", hint="choose another file") from None
+    except (OSError, ValueError) as problem:
+        why = (getattr(problem, "strerror", None) or "it is not a path").lower()
+        raise UsageError(f"`{path}` cannot be written: {why}") from None
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

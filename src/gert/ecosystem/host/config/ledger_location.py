@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from gert.ecosystem.host.config.dsn import Dsn, read_dsn
@@ -12,6 +13,7 @@ from gert.ecosystem.host.config.state_dir import RUNS
 from gert.ecosystem.ledger.folders import make_folder
 from gert.errors import GertError, TraceError, UsageError
 from gert.kernel.foundation.signature import Keys
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.ledger.port import Ledger
 
 Database: TypeAlias = str | Dsn
@@ -75,9 +77,8 @@ def make_ledger_folder(state: str) -> None:
     try:
         make_folder(folder)
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
         raise TraceError(
-            f"cannot record the run in `{folder}`: {why}",
+            f"cannot record the run in `{folder}`: {os_reason(problem)}",
             hint="choose another directory with --state-dir or GERT_STATE_DIR, or a ledger with --db or --dsn",
         ) from None
 
@@ -89,6 +90,15 @@ def mask_password(database: Database | None, problem: GertError) -> GertError:
         problem.hint = None if problem.hint is None else database.masked(problem.hint)
         problem.args = (problem.message,)
     return problem
+
+
+@contextmanager
+def masking_password(database: Database) -> Iterator[None]:
+    """Remove the password of a DSN from errors that are raised."""
+    try:
+        yield
+    except GertError as problem:
+        raise mask_password(database, problem) from None
 
 
 def ledger_name(database: Database) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Mapping
 
-from gert.ecosystem.notify.addresses import expand, is_loopback, url_problem
+from gert.ecosystem.notify.addresses import expand, url_problem
 from gert.ecosystem.tools.mcp.endpoint import Endpoint
 from gert.errors import InputError
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.hosts import is_loopback
 from gert.kernel.runbook.documents.tool import Tool
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from gert.ecosystem.host.config.files import YAML_SUFFIXES, read_document
 from gert.errors import DocumentError, UsageError
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.document import detect
 from gert.kernel.runbook.documents.policy_test import FILE_SUFFIXES
 from gert.kernel.runbook.reader import read
@@ -37,8 +38,7 @@ def _below(folder: str, seen: set[str]) -> Iterator[str]:
     try:
         names = sorted(os.listdir(folder))
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise DocumentError(f"cannot read the policies in `{folder}`: {why}", hint=_FLOOR) from None
+        raise DocumentError(f"cannot read the policies in `{folder}`: {os_reason(problem)}", hint=_FLOOR) from None
     for name in names:
         path = os.path.join(folder, name)
         if os.path.isdir(path) and name != ".git":

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gert.ecosystem.process.descendants import MARK, mark_for
-from gert.ecosystem.process.environment import GERT_PREFIX, is_name
 from gert.ecosystem.process.find_program import Programs
-from gert.ecosystem.process.own_process import prepare_for_tools
-from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.documents.project import Config, ProviderBlock
 
 if TYPE_CHECKING:
     from gert.ecosystem.inputs.provider import ProviderResolver
     from gert.ecosystem.process.command import Command
+    from gert.kernel.events.runbook.parts import Failure
+    from gert.kernel.foundation.redaction import Redactor
 
 DEFAULT_SECONDS: Final = 30.0
 
@@ -40,7 +37,7 @@ def found_providers(providers: Iterable[Provider], environ: Mapping[str, str]) -
     return frozenset(each.name for each in providers if isinstance(find_provider(each, environ), str))
 
 
-def find_provider(provider: Provider, environ: Mapping[str, str]) -> str | Failure:
+def find_provider(provider: Provider, environ: Mapping[str, str]) -> "str | Failure":
     """The file of a provider's program: a name is looked up on PATH, a path beside the file that configures it."""
     binary = os.path.expanduser(provider.block.binary)
     found = Programs().find(binary, os.path.dirname(provider.file), environ)
@@ -54,7 +51,7 @@ def seconds_of(provider: Provider) -> float:
 
 
 def provider_resolver(
-    provider: Provider, environ: Mapping[str, str], withheld: Iterable[str], redactor: Callable[[], Redactor]
+    provider: Provider, environ: Mapping[str, str], withheld: Iterable[str], redactor: "Callable[[], Redactor]"
 ) -> "ProviderResolver":
     """What asks a provider.
 
@@ -62,15 +59,19 @@ def provider_resolver(
     """
     from gert.ecosystem.inputs.provider import ProviderResolver  # most runbooks need no provider
     from gert.ecosystem.process.command import Command
+    from gert.ecosystem.process.descendants import MARK, mark_for
+    from gert.ecosystem.process.environment import GERT_PREFIX, is_name
+    from gert.ecosystem.process.own_process import prepare_for_tools
 
     hidden = frozenset(withheld) - provider.block.variables
 
     def find() -> "Command | Failure":
         prepare_for_tools()
         program = find_provider(provider, environ)
-        if isinstance(program, Failure):
+        if not isinstance(program, str):
             return program
-        given = {name: value for name, value in environ.items() if _is_given(name) and name not in hidden}
+        names = (name for name in environ if is_name(name) and not name.startswith(GERT_PREFIX))
+        given = {name: environ[name] for name in names if name not in hidden}
         # No run exists yet, so its mark is a random one; what it starts is found and ended by it.
         given[MARK] = f"{given.get(MARK, '')} {mark_for(os.urandom(8).hex(), provider.name)}".strip()
         return Command(
@@ -82,7 +83,3 @@ def provider_resolver(
         )
 
     return ProviderResolver(provider.name, provider.block.config, find, redactor, seconds_of(provider))
-
-
-def _is_given(name: str) -> bool:
-    return is_name(name) and not name.startswith(GERT_PREFIX)

@@ -23,11 +23,12 @@ from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config, TelemetryBlock
 from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.runner import RunnerBlock, VaultBlock
-from gert.kernel.runbook.documents.shared import Notify, OnOutcome, OutcomeNotice
+from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
 from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.validate import validate
 
@@ -154,13 +155,11 @@ def _addresses(settings: Settings, own: OnOutcome | None = None) -> Iterator[str
 
 def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
     """The notices of a block, by outcome category."""
-    named = {category: getattr(block, category) for category in OUTCOME_CATEGORIES} if block is not None else {}
-    return {category: notice for category, notice in named.items() if notice is not None}
+    return _set_in(block, OUTCOME_CATEGORIES)
 
 
-def _endings_of(block: Notify | None) -> dict[str, OutcomeNotice]:
-    named = {name: getattr(block, name) for name in (FAILED, *_ENDINGS.values())} if block is not None else {}
-    return {name: notice for name, notice in named.items() if notice is not None}
+def _set_in(block: object, names: Iterable[str]) -> dict[str, OutcomeNotice]:
+    return {name: notice for name in names if (notice := getattr(block, name, None)) is not None}
 
 
 def require_sound(checked: Checked) -> Checked:
@@ -185,7 +184,7 @@ def trace_file(folder: str, runbook: str, stamp: str) -> str:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
+        why = os_reason(problem)
         raise UsageError(
             f"cannot write traces to `{folder}`: {why}", hint=f"set `traces.dir` or {TRACES_DIR} to another folder"
         ) from None
@@ -261,7 +260,7 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
         witness=weaker.witness if witness is None else witness_place(folder, witness),
         witness_required=weaker.witness_required or (stronger.ledger is not None and stronger.ledger.witness_required),
         on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
-        notify={**weaker.notify, **_endings_of(stronger.notify)},
+        notify={**weaker.notify, **_set_in(stronger.notify, (FAILED, *_ENDINGS.values()))},
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **providers_in(file, stronger)},

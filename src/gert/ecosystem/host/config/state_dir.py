@@ -11,6 +11,7 @@ from typing import Final
 from gert.ecosystem.ledger.folders import make_folder, sync_folder_of
 from gert.errors import TraceError, UsageError
 from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.text import os_reason
 
 STATE_DIR: Final = "GERT_STATE_DIR"
 RUNS: Final = "runs"
@@ -65,8 +66,7 @@ class RunFolder:
             os.mkdir(self.path, 0o700)
             sync_folder_of(self.path)
         except OSError as problem:
-            why = (problem.strerror or str(problem)).lower()
             raise TraceError(
-                f"cannot record the run in `{self.path}`: {why}",
+                f"cannot record the run in `{self.path}`: {os_reason(problem)}",
                 hint="choose another directory with --state-dir or GERT_STATE_DIR, or use --trace, --db or --dsn",
             ) from None

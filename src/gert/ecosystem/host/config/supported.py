@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from gert.errors import DocumentError
-from gert.kernel.engine.requests import CallExtension, CallPreview, CallTool, ToolAnswer
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.domain.installation import unsupported
@@ -20,19 +19,22 @@ from gert.kernel.runbook.validate.facts import Supported
 if TYPE_CHECKING:
     from gert.ecosystem.tools.server_calls import ServerCalls
     from gert.ecosystem.tools.stdio import ProgramLocation
+    from gert.kernel.engine.requests import CallExtension, CallPreview, CallTool, ToolAnswer
 
 
 class CallsTools(Protocol):
     """Calls tools."""
 
-    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
+    async def call(
+        self, tool: Tool, action_name: str, action: ActionBlock, ask: "CallTool | CallPreview"
+    ) -> "ToolAnswer":
         """Call an action, or run its preview."""
 
 
 class CallsExtensions(Protocol):
     """Calls extensions."""
 
-    async def call(self, ask: CallExtension) -> ToolAnswer:
+    async def call(self, ask: "CallExtension") -> "ToolAnswer":
         """Execute a step in its extension."""
 
 

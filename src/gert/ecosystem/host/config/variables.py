@@ -49,9 +49,10 @@ async def resolve(
     given: Mapping[str, GivenInput],
     resolvers: Resolvers,
     policies: Sequence[Policy] = (),
+    recorded: Mapping[str, str] | None = None,
 ) -> ResolvedInputs:
-    """Resolve a runbook's inputs under the policies of the run."""
-    resolution = resolve_inputs(inputs, given, policies)
+    """Resolve a runbook's inputs under the policies of the run; `recorded` is that of `resolve_inputs`."""
+    resolution = resolve_inputs(inputs, given, policies, recorded or {})
     answer: BatchAnswer | None = None
     while True:
         try:

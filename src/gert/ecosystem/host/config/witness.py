@@ -8,10 +8,12 @@ from typing import Final
 from gert.ecosystem.host.config.keys.trace_keys import signing_key
 from gert.ecosystem.host.config.ledger_location import Database, ledger_name
 from gert.ecosystem.host.config.settings import Settings
-from gert.ecosystem.notify.addresses import expand, is_loopback, shown, url_problem
+from gert.ecosystem.notify.addresses import expand, shown, url_problem
 from gert.ecosystem.notify.webhooks import post
 from gert.errors import InputError, IntegrityError, TraceError, UsageError
+from gert.kernel.foundation.hosts import is_loopback
 from gert.kernel.foundation.signature import Key
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.witness import Witness, Witnessed, decode_witnessed, encode_witnessed, missing_head
@@ -110,7 +112,7 @@ class FileWitness(_Reporting):
             if self._is_torn:
                 self._failed("no space is left")
         except OSError as error:
-            self._failed((error.strerror or str(error)).lower())
+            self._failed(os_reason(error))
 
     async def flush(self) -> None:
         """Wait for the disk."""
@@ -119,7 +121,7 @@ class FileWitness(_Reporting):
         try:
             await asyncio.to_thread(os.fsync, self._fd)
         except OSError as error:
-            self._failed((error.strerror or str(error)).lower())
+            self._failed(os_reason(error))
         finally:
             os.close(self._fd)
             self._fd = -1
@@ -205,7 +207,7 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"the witness `{path}` cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise UsageError(f"the witness `{path}` cannot be read: {os_reason(error)}") from None
     if len(data) > _MOST_BYTES:
         raise UsageError(f"the witness `{path}` cannot be read: it is too large")
     return data

@@ -83,6 +83,8 @@ class Workspace:
             missing = [path for path in named if not os.path.exists(os.path.join(folder, path))]
             refused = dict(self._refused(document.model, folder)) if document.is_sound else {}
             facts = msgspec.structs.replace(facts, absent=frozenset(missing), refused=refused)
+        elif document.kind == "policy":
+            facts = msgspec.structs.replace(facts, is_unapplied=self._is_unapplied(file, folder))
         program: Program | None = None
         secrets: tuple[SecretNeed, ...] = ()
         if document.kind == "runbook" and document.model is not None:
@@ -118,6 +120,20 @@ class Workspace:
                 wrong = next((each for each in checked if not each.document.is_sound), None)
                 if wrong is not None:
                     yield path, f"`{self._shown(wrong.file)}` is not a valid policy"
+
+    def _is_unapplied(self, file: str, folder: str) -> bool:
+        """Whether a policy is in a project, and no project or configuration around it names the file or its folder."""
+        roots = self.project_roots(folder)
+        if any(self.configs(root) is None for root in roots):
+            return False
+        real = os.path.realpath(file)
+        named = (
+            os.path.realpath(os.path.join(os.path.dirname(config), path))
+            for root in roots
+            for config, kind in self.config_files(root)
+            for path in self._config(config, kind).document.model.policies
+        )
+        return bool(roots) and not any(real == each or real.startswith(os.path.join(each, "")) for each in named)
 
     def program(self, file: str) -> Checked:
         """A runbook with its tools; validated once and cached."""

@@ -7,8 +7,9 @@ import msgspec
 
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.diagram.graphs import dot, mermaid
-from gert.ecosystem.host.diagram.outline import Outline, outline_of, way_of
+from gert.ecosystem.host.diagram.outline import Outline, outline_of
 from gert.ecosystem.host.diagram.svg import svg
+from gert.ecosystem.host.diagram.way import way_of
 from gert.ecosystem.host.policy.explain_runbook import explain_file, explained_steps
 from gert.ecosystem.host.runs.listing import Runs
 from gert.errors import UsageError

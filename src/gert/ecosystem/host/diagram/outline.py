@@ -5,17 +5,17 @@ from typing import Final, Literal
 
 import msgspec
 
+from gert.ecosystem.host.diagram.way import Visits, Way
 from gert.ecosystem.host.policy.explain_runbook import ExplainedStep
-from gert.kernel.events import runbook as says
-from gert.kernel.events.envelope import Envelope
-from gert.kernel.events.path import child, split
+from gert.kernel.events.path import child
 from gert.kernel.foundation.text import one_line
 from gert.kernel.runbook.documents.steps import BranchStep, EndStep, GroupStep, ParallelStep, RepeatStep, Step, ToolStep
 from gert.kernel.runbook.program import Program
+from gert.kernel.template.placeholders import with_placeholders
+from gert.kernel.template.template import Template
 
 LONGEST: Final = 48
 Kind = Literal["step", "branch", "parallel", "loop", "end"]
-RESULTS: Final = ("success", "failed", "error", "skipped")
 MARKS: Final = {"success": "✓", "failed": "✗", "error": "✗", "skipped": "-", "running": "→"}
 
 
@@ -33,7 +33,9 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     id: unique in the picture
     name: how jumps name it
     verdict: what the policies decide; `result` is what a run made of it
-    jumps_to: the step that it may jump back to
+    count: of several visits by a run, how many did not go well
+    is_reached: whether the run came here; `is_left`, whether it went on from here
+    jumps_to: the step that it may jump to; `has_jumped`, whether the run did
     """
 
     id: str
@@ -45,13 +47,22 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str = ""
     arms: tuple[Arm, ...] = ()
     jumps_to: str | None = None
+    has_jumped: bool = False
     result: str | None = None
+    count: str = ""
+    is_reached: bool = True
+    is_left: bool = True
     is_manual: bool = False
 
     @property
     def needs_approval(self) -> bool:
         """Whether a person has to approve it."""
         return self.verdict == "require-approval"
+
+    @property
+    def is_box(self) -> bool:
+        """Whether it is drawn around the blocks inside it: a loop, a group, lanes."""
+        return self.kind in ("loop", "parallel") and any(arm.blocks for arm in self.arms)
 
 
 class Outline(msgspec.Struct, frozen=True):
@@ -63,7 +74,7 @@ class Outline(msgspec.Struct, frozen=True):
     of_run: str | None = None
 
 
-def outline_of(program: Program, explained: Iterable[ExplainedStep], way: "Way | None" = None) -> Outline:
+def outline_of(program: Program, explained: Iterable[ExplainedStep], way: Way | None = None) -> Outline:
     """The outline of a runbook; with the way of a run, that of the run."""
     builder = _Builder({id(each.step): each for each in explained}, way)
     runbook = program.runbook
@@ -74,18 +85,10 @@ def outline_of(program: Program, explained: Iterable[ExplainedStep], way: "Way |
     )
 
 
-class Way(msgspec.Struct, frozen=True):
-    """The way of a run: by path, the result of each step and what the policies decided; loops are one block."""
-
-    results: dict[str, str] = msgspec.field(default_factory=dict)
-    verdicts: dict[str, str] = msgspec.field(default_factory=dict)
-
-
 class _Builder:
     def __init__(self, explained: Mapping[int, ExplainedStep], way: Way | None) -> None:
         self._explained = explained
-        self._results = None if way is None else way.results
-        self._verdicts = {} if way is None else way.verdicts
+        self._way = way
         self._count = 0
 
     def blocks(self, steps: tuple[Step, ...], path: str) -> tuple[Block, ...]:
@@ -93,24 +96,46 @@ class _Builder:
         return tuple(self._block(step, child(path or None, name)) for step, name in named)
 
     def _block(self, step: Step, path: str) -> Block:
-        self._count += 1
-        number = f"s{self._count}"
+        number = self._number()
+        # The arms of a looped branch are inside the loop.
+        inner = self._number() if step.for_each is not None and isinstance(step, BranchStep | ParallelStep) else None
+        block = self._step(step, path, inner or number)
+        if inner is None:
+            return block
+        looped = msgspec.structs.replace(block, name="", jumps_to=None)
+        return msgspec.structs.replace(
+            block, id=number, kind="loop", title=_loop_text(step), detail="", count="", arms=(Arm("", (looped,)),)
+        )
+
+    def _step(self, step: Step, path: str, number: str) -> Block:
         explained = self._explained.get(id(step))
         verdict = explained.explanation.decision.verdict.word if explained is not None else ""
-        title = step.title.source if step.title is not None else step.id or step.type
+        visits = self._way.visits.get(path) if self._way is not None else None
+        is_reached = self._way is None or visits is not None
+        # A step that waits for approval has not started.
+        result = None if visits is None else visits.result or "running"
+        visits = visits or Visits()
         return Block(
             id=number,
             name=step.id or "",
             kind=_kind(step),
-            title=one_line(title, LONGEST),
+            title=one_line(visits.title or _title(step), LONGEST),
             detail=one_line(_detail(step), LONGEST),
             risk=explained.explanation.risk.word if explained is not None else "",
-            verdict=self._verdicts.get(path, verdict),
+            verdict=visits.verdict or verdict,
             arms=self._arms(step, path),
             jumps_to=step.next.step if step.next is not None else None,
-            result=self._results.get(path) if self._results is not None else None,
+            has_jumped=self._way is not None and path in self._way.jumps,
+            result=result,
+            count=visits.count_text,
+            is_reached=is_reached,
+            is_left=self._way is None or visits.is_left,
             is_manual=step.type == "manual",
         )
+
+    def _number(self) -> str:
+        self._count += 1
+        return f"s{self._count}"
 
     def _arms(self, step: Step, path: str) -> tuple[Arm, ...]:
         if isinstance(step, BranchStep):
@@ -124,12 +149,17 @@ class _Builder:
         else:
             return ()
         return tuple(
-            Arm(one_line(name, LONGEST), self.blocks(steps, child(path, name)), self._was_taken(child(path, name)))
+            Arm(
+                one_line(name, LONGEST),
+                self.blocks(steps, child(path, name)),
+                self._way is None or child(path, name) in self._way.arms,
+            )
             for name, steps in pairs
         )
 
-    def _was_taken(self, path: str) -> bool:
-        return self._results is None or any(each.startswith(f"{path}/") for each in self._results)
+
+def _title(step: Step) -> str:
+    return with_placeholders(step.title) if step.title is not None else step.id or step.type
 
 
 def _kind(step: Step) -> Kind:
@@ -145,48 +175,26 @@ def _kind(step: Step) -> Kind:
 def _detail(step: Step) -> str:
     """What a step does, in a few words."""
     if isinstance(step, EndStep):
-        code = step.outcome.code
-        return f"{step.outcome.category}: {getattr(code, 'source', code)}"
+        return f"{step.outcome.category}: {_text(step.outcome.code)}"
     words = []
     if isinstance(step, ToolStep):
         words.append(f"{step.tool}:{step.action}" if step.action else step.tool)
     elif step.type in ("manual", "assert", "extension"):
         words.append(step.type)
-    if step.for_each is not None:
-        words.append("for each item" + (", in parallel" if step.for_each.parallel else ""))
+    elif isinstance(step, ParallelStep):
+        words.append("in parallel")
+    if step.for_each is not None and not isinstance(step, BranchStep | ParallelStep):
+        words.append(_loop_text(step))
     if isinstance(step, RepeatStep):
-        most: object = step.repeat.max
-        words.append(f"repeat, at most {getattr(most, 'source', most)} times")
+        words.append(f"repeat, at most {_text(step.repeat.max)} times")
     elif isinstance(step, GroupStep) and step.for_each is None:
         words.append("group")
     return ", ".join(words)
 
 
-def way_of(events: Iterable[Envelope], program: Program) -> Way:
-    """The way of a run; of several visits, items or iterations of a step, the worst result counts."""
-    repeats = frozenset(step.id for step in program.steps if isinstance(step, RepeatStep))
-    way = Way()
-    for event in events:
-        said = event.payload
-        if event.path is None:
-            continue
-        path = _static(event.path, repeats)
-        if isinstance(said, says.StepStart):
-            way.results.setdefault(path, "running")
-        elif isinstance(said, says.StepComplete):
-            before = way.results.get(path)
-            worse = before in ("failed", "error") and said.status == "success"
-            way.results[path] = before if worse and before is not None else said.status
-        elif isinstance(said, says.GovernanceDecision):
-            way.verdicts[path] = said.decision
-    return way
+def _loop_text(step: Step) -> str:
+    return "for each item" + (", in parallel" if step.for_each is not None and step.for_each.parallel else "")
 
 
-def _static(path: str, repeats: frozenset[str]) -> str:
-    """A path without the items of loops and the numbers of iterations: all of them are one block in the picture."""
-    inside: str | None = None
-    before = ""
-    for segment in split(path):
-        name = "0" if before in repeats and segment.name.isdecimal() else segment.name
-        inside, before = child(inside, name), segment.name
-    return inside or ""
+def _text(value: object) -> str:
+    return with_placeholders(value) if isinstance(value, Template) else str(value)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from gert.ecosystem.host.diagram.graphs import RESULT_COLOURS, RISK_COLOURS, label_lines
+from gert.ecosystem.host.diagram.graphs import FAINT, INK, RESULT_COLOURS, RISK_COLOURS, label_lines
 from gert.ecosystem.host.diagram.outline import Block, Outline
 
 _LINE: Final = 16
@@ -27,11 +27,14 @@ class _Box(NamedTuple):
 class _Drawing:
     """Collects shapes; sizes are computed first, then everything is placed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_run: bool) -> None:
+        self._is_run = is_run
+        self.quiet: list[str] = []
+        """Lines below all others."""
         self.shapes: list[str] = []
         self.places: dict[str, tuple[float, float, float]] = {}
         self.names: dict[str, str] = {}
-        self.jumps: list[tuple[str, str]] = []
+        self.jumps: list[Block] = []
         self._sizes: dict[int, _Box] = {}
 
     # --- sizes
@@ -72,7 +75,7 @@ class _Drawing:
         for index, block in enumerate(blocks):
             if index:
                 if is_open:
-                    self.arrow(axis, y, axis, y + _GAP)
+                    self.arrow(axis, y, y + _GAP, is_taken=blocks[index - 1].is_left and block.is_reached)
                 y += _GAP
             y, is_open = self.draw(block, axis, y)
         return y, is_open
@@ -84,14 +87,14 @@ class _Drawing:
             box = self.size(block)
             self.shapes.append(
                 f'<rect x="{axis - box.width / 2:.1f}" y="{top + height / 2:.1f}" width="{box.width:.1f}" '
-                f'height="{box.height - height / 2:.1f}" rx="6" class="frame"/>'
+                f'height="{box.height - height / 2:.1f}" rx="6" class="frame{"" if block.is_reached else " quiet"}"/>'
             )
         self._shape(block, axis - width / 2, top, width, height)
         self.places[block.id] = (axis + width / 2, top + height / 2, axis)
         if block.name:
             self.names[block.name] = block.id
         if block.jumps_to is not None:
-            self.jumps.append((block.id, block.jumps_to))
+            self.jumps.append(block)
         if not block.arms:
             return top + height, block.kind != "end"
         return self._loop(block, axis, top, height) if block.kind == "loop" else self._arms(block, axis, top, height)
@@ -100,8 +103,14 @@ class _Drawing:
         box = self.size(block)
         body = self.list_size(block.arms[0].blocks)
         start = top + height + _GAP
-        self.arrow(axis, top + height, axis, start)
-        self.draw_list(block.arms[0].blocks, axis - body.width / 2 + body.axis, start)
+        inside = block.arms[0].blocks
+        self.arrow(axis, top + height, start, is_taken=any(each.is_reached for each in inside[:1]))
+        line = axis - body.width / 2 + body.axis
+        end, is_open = self.draw_list(inside, line, start)
+        if is_open:
+            self.line(
+                f"M{line:.1f} {end:.1f} V{top + box.height:.1f}", is_taken=all(each.is_left for each in inside[-1:])
+            )
         return top + box.height, True
 
     def _arms(self, block: Block, axis: float, top: float, height: float) -> tuple[float, bool]:
@@ -111,31 +120,29 @@ class _Drawing:
         x, start, is_open = axis - total / 2, top + height + _GAP, False
         for arm, box in zip(block.arms, boxes, strict=True):
             line = x + box.axis
-            quiet = "" if arm.was_taken else " quiet"
             middle = top + height + _GAP / 3
-            way = f"M{axis:.1f} {top + height:.1f} V{middle:.1f} H{line:.1f} V{start:.1f}"
-            self.shapes.append(f'<path d="{way}" class="line{quiet}"/>')
-            self.text(line + 5, start - 4, arm.label, "label")
+            self.line(f"M{axis:.1f} {top + height:.1f} V{middle:.1f} H{line:.1f} V{start:.1f}", is_taken=arm.was_taken)
+            self.text(line + 5, start - 4, arm.label, "label" if arm.was_taken else "label faint")
             end, leaves = self.draw_list(arm.blocks, line, start)
             if leaves:
                 is_open = True
-                way = f"M{line:.1f} {end:.1f} V{bottom - _GAP / 2:.1f} H{axis:.1f} V{bottom:.1f}"
-                self.shapes.append(f'<path d="{way}" class="line{quiet}"/>')
+                is_taken = arm.was_taken and all(each.is_left for each in arm.blocks[-1:])
+                self.line(
+                    f"M{line:.1f} {end:.1f} V{bottom - _GAP / 2:.1f} H{axis:.1f} V{bottom:.1f}", is_taken=is_taken
+                )
             x += box.width + _APART
         return bottom, is_open
 
     def draw_jumps(self, right: float) -> None:
-        """Draw lines back to earlier steps, outside on the right."""
-        for number, (start, name) in enumerate(self.jumps):
-            target = self.places.get(self.names.get(name, ""))
-            source = self.places[start]
+        """Draw lines to other steps, outside on the right."""
+        for number, block in enumerate(self.jumps):
+            target = self.places.get(self.names.get(block.jumps_to or "", ""))
+            source = self.places[block.id]
             if target is not None:
                 x = right + 12 + 8 * number
-                self.shapes.append(
-                    f'<path d="M{source[0]:.1f} {source[1]:.1f} L{x:.1f} {source[1]:.1f} L{x:.1f} {target[1]:.1f} '
-                    f'L{target[0]:.1f} {target[1]:.1f}" class="jump" marker-end="url(#tip)"/>'
-                )
-                self.text(source[0] + 4, source[1] - 4, "retry", "label")
+                way = f"M{source[0]:.1f} {source[1]:.1f} H{x:.1f} V{target[1]:.1f} H{target[0]:.1f}"
+                self.line(way, is_taken=not self._is_run or block.has_jumped, kind="jump", has_tip=True)
+                self.text(source[0] + 4, source[1] - 4, "retry" if target[1] <= source[1] else "next", "label")
 
     def _shape(self, block: Block, x: float, y: float, width: float, height: float) -> None:
         fill = RESULT_COLOURS.get(block.result or "", "#ffffff")
@@ -147,13 +154,19 @@ class _Drawing:
             f'stroke="{stroke}" stroke-width="2"{dashed}/>'
         )
         for index, line in enumerate(label_lines(block)):
-            self.text(
-                x + width / 2, y + _PAD + _LINE * (index + 0.75), line, "bold" if index == 0 else "small", middle=True
-            )
+            kind = f"{'bold' if index == 0 else 'small'}{'' if block.is_reached else ' faint'}"
+            self.text(x + width / 2, y + _PAD + _LINE * (index + 0.75), line, kind, middle=True)
 
-    def arrow(self, x1: float, y1: float, x2: float, y2: float) -> None:
-        """Draw a line with a tip."""
-        self.shapes.append(f'<path d="M{x1:.1f} {y1:.1f} L{x2:.1f} {y2 - 2:.1f}" class="line" marker-end="url(#tip)"/>')
+    def arrow(self, x: float, top: float, bottom: float, *, is_taken: bool) -> None:
+        """Draw a line down with a tip."""
+        self.line(f"M{x:.1f} {top:.1f} V{bottom - 2:.1f}", is_taken=is_taken, has_tip=True)
+
+    def line(self, way: str, *, is_taken: bool, kind: str = "line", has_tip: bool = False) -> None:
+        """Draw a line: dark where the run went, dashed and faint where it did not."""
+        look = "" if not self._is_run else " taken" if is_taken else " quiet"
+        tip = f' marker-end="url(#{"tip" if is_taken else "quiet-tip"})"' if has_tip else ""
+        shapes = self.quiet if look == " quiet" else self.shapes
+        shapes.append(f'<path d="{way}" class="{kind}{look}"{tip}/>')
 
     def text(self, x: float, y: float, text: str, kind: str, *, middle: bool = False) -> None:
         """Write a line of text."""
@@ -167,14 +180,33 @@ def _own(block: Block) -> tuple[float, float]:
     return max(_MIN, max(map(len, lines)) * _CHAR + 2 * _PAD), len(lines) * _LINE + 2 * _PAD - 4
 
 
+_STYLE: Final = (
+    f"<style>text{{fill:{INK}}}.bold{{font-size:13px;font-weight:600}}.small{{font-size:12px}}.label{{font-size:11px;"
+    f"fill:#546e7a}}.title{{font-size:15px;font-weight:700}}.faint{{fill:{FAINT}}}"
+    "path{fill:none;stroke:#607d8b;stroke-width:1.5}.jump{stroke-dasharray:5 3}"
+    f".taken{{stroke:{INK};stroke-width:2.2;stroke-dasharray:none}}.quiet{{stroke:#b0bec5;stroke-dasharray:3 4}}"
+    ".frame{fill:none;stroke:#90a4ae;stroke-dasharray:3 3}.frame.quiet{stroke:#cfd8dc}</style>"
+)
+
+
+def _tip(name: str, colour: str) -> str:
+    return (
+        f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" orient="auto" '
+        f'markerUnits="userSpaceOnUse"><path d="M0 0 L8 4 L0 8 z" style="fill:{colour};stroke:none"/></marker>'
+    )
+
+
 def svg(outline: Outline) -> Iterator[str]:
     """A picture that a browser shows; it loads nothing and has no script."""
-    drawing = _Drawing()
+    is_run = outline.of_run is not None
+    drawing = _Drawing(is_run=is_run)
     main, after = drawing.list_size(outline.blocks), drawing.list_size(outline.finally_)
     axis = 20 + max(main.axis, after.axis if outline.finally_ else 0)
-    title = f"{outline.name}" + (f", run {outline.of_run}" if outline.of_run else "")
+    title = f"{outline.name}, run {outline.of_run}" if is_run else outline.name
     drawing.text(20, 24, title, "title")
-    end, _ = drawing.draw_list(outline.blocks, axis, 44)
+    if is_run:
+        drawing.text(20, 42, "dark: the path it took; dashed: not taken", "label")
+    end, _ = drawing.draw_list(outline.blocks, axis, 62 if is_run else 44)
     if outline.finally_:
         drawing.text(20, end + 24, "finally", "label")
         end, _ = drawing.draw_list(outline.finally_, axis, end + 34)
@@ -183,15 +215,8 @@ def svg(outline: Outline) -> Iterator[str]:
     width = max(right + 30 + 8 * len(drawing.jumps), len(title) * 9 + 40)
     size = f'width="{width:.0f}" height="{end + 20:.0f}"'
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">'
-    yield (
-        "<style>.bold{font-size:13px;font-weight:600}.small{font-size:12px;fill:#455a64}.label{font-size:11px;"
-        "fill:#607d8b}.title{font-size:15px;font-weight:700}.line{stroke:#607d8b;fill:none;stroke-width:1.5}"
-        ".quiet{stroke:#cfd8dc}.jump{stroke:#607d8b;fill:none;stroke-dasharray:5 3}"
-        ".frame{fill:none;stroke:#b0bec5;stroke-dasharray:3 3}</style>"
-    )
-    yield (
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0 L8 4 L0 8 z" fill="#607d8b"/></marker></defs><rect width="100%" height="100%" fill="#ffffff"/>'
-    )
-    yield from drawing.shapes
+    yield _STYLE
+    yield f"<defs>{_tip('tip', INK if is_run else '#607d8b')}{_tip('quiet-tip', '#b0bec5')}</defs>"
+    yield '<rect width="100%" height="100%" fill="#ffffff"/>'
+    yield from (*drawing.quiet, *drawing.shapes)
     yield "</svg>"

@@ -19,10 +19,6 @@ class EmbeddedVerifier:
         """The program says which signatures hold."""
         return True
 
-    def has_key_for(self, response: Response) -> bool:
-        """Only the program knows its keys."""
-        return True
-
     def verify(self, response: Response, ticket: Ticket) -> Response:
         """The response with the result of verifying its signature."""
         return verified(response, ticket, self._check)

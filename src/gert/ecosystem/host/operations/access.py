@@ -1,14 +1,14 @@
 """What a caller may reach: one folder, the runbooks it may start, one ledger, and its name in the record."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gert.ecosystem.host.config.files import YAML_SUFFIXES, is_found_below
 from gert.ecosystem.host.operations.catalogue import Catalogue
-from gert.errors import GertError
+from gert.errors import GertError, UsageError
 from gert.kernel.foundation.names import did_you_mean, is_run_id
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.text import one_line
@@ -178,3 +178,29 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         if not is_run_id(run_id):
             raise Refused("unknown_run", f"`{one_line(run_id, _LONGEST)}` is not a run id", field="run_id")
         return run_id
+
+
+def open_access(
+    root: str,
+    *,
+    policies: Iterable[str] = (),
+    state_dir: str | None = None,
+    db: str | None = None,
+    dsn: str | None = None,
+    **rights: Any,
+) -> Access:
+    """Work in a folder, and serve only what is in it; other paths are relative to where the server was started."""
+    base, real = os.getcwd(), os.path.realpath(root)
+    if not os.path.isdir(real):
+        raise UsageError(f"there is no folder `{root}`")
+    os.chdir(real)
+    return Access(
+        root=real,
+        environ=os.environ,
+        catalogue=Catalogue(real),
+        policies=tuple(os.path.join(base, each) for each in policies),
+        state_dir=os.path.join(base, state_dir) if state_dir else None,
+        db=os.path.join(base, db) if db else None,
+        dsn=dsn,
+        **rights,
+    )

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from gert.ecosystem.host.shapes.documents import CheckedFile, Finding, Validation
 from gert.kernel.runbook.finding import Severity
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.config.workspace import Checked
+    from gert.ecosystem.host.shapes.documents import CheckedFile, Finding, Validation
 
 
 def passes(counted: Counter[Severity], *, strict: bool = False) -> bool:
@@ -29,7 +29,7 @@ def validation_of(
     strict: bool = False,
     shown: Callable[[str], str] = str,
     most: int | None = None,
-) -> Validation:
+) -> "Validation":
     """The findings of files; with `most`, only so many files, and so many findings of each."""
     return {
         "valid": valid,
@@ -42,7 +42,7 @@ def validation_of(
     }
 
 
-def _file(checked: "Checked", shown: Callable[[str], str], most: int | None, *, strict: bool) -> CheckedFile:
+def _file(checked: "Checked", shown: Callable[[str], str], most: int | None, *, strict: bool) -> "CheckedFile":
     return {
         "file": shown(checked.file),
         "kind": checked.document.kind,

@@ -12,7 +12,7 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.boundary import Crossing, crossings
 from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.plan import preview_contract, preview_refusal
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.governance.contract import END_CONTRACT, Contract
 from gert.kernel.governance.decide import decide
 from gert.kernel.governance.explain import Explanation, explain
@@ -106,7 +106,7 @@ def explain_file(file: str, step_id: str | None = None, policy_files: Iterable[s
         return Explained(program, explained, crossed)
     chosen = [each for each in explained if each.name == step_id]
     if not chosen:
-        raise UsageError(_missing(program, step_id), hint=_guess(step_id, explained))
+        raise UsageError(_missing(program, step_id), hint=suggestion(step_id, [each.name for each in explained]))
     return Explained(program, chosen, [])
 
 
@@ -151,8 +151,3 @@ def _missing(program: Program, step_id: str) -> str:
     if step is not None:
         return f"`{step_id}` is a `{step.type}` step, which has no contract"
     return f"the runbook has no step `{step_id}`"
-
-
-def _guess(step_id: str, explained: list[ExplainedStep]) -> str | None:
-    guess = did_you_mean(step_id, [each.name for each in explained])
-    return f"did you mean `{guess}`?" if guess else None

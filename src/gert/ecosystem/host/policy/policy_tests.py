@@ -15,7 +15,7 @@ from gert.ecosystem.host.config.policies import PolicySource, read_policies, req
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.scenarios.suite import Tested
 from gert.errors import DocumentError, GertError, UsageError
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.governance.contract import END_CONTRACT, Contract, resolve
 from gert.kernel.governance.rules import Policy
 from gert.kernel.governance.tighten import relaxations
@@ -162,8 +162,7 @@ def _action(checked: Checked, case: PolicyCaseBlock, tool: Tool) -> ActionBlock:
         where = _place(checked, case.at("tool"))
         raise DocumentError(f"{where}: the tool `{tool.meta.name}` has several actions", hint=f"name one of {known}")
     if case.action not in tool.actions:
-        guess = did_you_mean(case.action, tool.actions)
-        hint = f"did you mean `{guess}`?" if guess else f"there are {known}"
+        hint = suggestion(case.action, tool.actions) or f"there are {known}"
         where = _place(checked, case.at("action"))
         raise DocumentError(f"{where}: the tool `{tool.meta.name}` has no action `{case.action}`", hint=hint)
     return tool.actions[case.action]

@@ -29,7 +29,7 @@ from gert.kernel.events.runbook import (
     StepRetry,
     StepStart,
 )
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.program import Program
 
 FINALLY: Final = "finally"
@@ -68,11 +68,10 @@ class StepName:
         ids = {step.id for step in program.steps if step.id is not None}
         self._has_finally = FINALLY not in ids
         if len(self._segments) == 1 and self._segments[0].name not in ids and "#" not in text:
-            guess = did_you_mean(self._segments[0].name, sorted(ids))
             known = ", ".join(f"`{each}`" for each in sorted(ids)[:_MOST_NAMED])
             raise UsageError(
                 f"the runbook has no step `{self._segments[0].name}`",
-                hint=f"did you mean `{guess}`?" if guess else f"it has {known}",
+                hint=suggestion(self._segments[0].name, sorted(ids)) or f"it has {known}",
             )
 
     def covers(self, path: str | None) -> bool:
@@ -180,8 +179,8 @@ class _PathJournal(RedriveJournal):
     def say(self, said: Emit) -> None:
         """Compare an event with the next one on record at its path."""
         self._timestamp = ""
-        line, (payload, path, _) = self._encoded(said)
-        event = decode(line)
+        line, written = self._encoded(said)
+        event, payload, path = decode(line), written.payload, written.path
         if payload.type not in _OF_THE_RUN:
             expected = self._by_path.get(path)
             if not expected:

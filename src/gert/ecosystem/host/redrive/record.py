@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import field
 
 from gert.ecosystem.host.config.ledger_location import (
     Database,
@@ -13,7 +14,7 @@ from gert.ecosystem.host.config.ledger_location import (
     ledger_name,
     ledger_of,
     make_ledger_folder,
-    mask_password,
+    masking_password,
     open_ledger,
 )
 from gert.ecosystem.host.config.machine.user import user_name
@@ -27,12 +28,13 @@ from gert.ecosystem.host.run.record.lease import hold_lease
 from gert.ecosystem.host.runs.find import find_run, require_run_id
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.verify_run import verify_run
-from gert.errors import GertError, IntegrityError, UsageError
+from gert.errors import IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import ResolvedInputs
+from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
 from gert.kernel.events.chain import ChainReport, read_chain
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted, RunStart, Start
+from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.head_seal import ADOPT_HINT, adoption
@@ -84,6 +86,37 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
         return database
 
 
+class RedriveOptions(RecordedRun, frozen=True, kw_only=True):
+    """A run whose recorded answers are taken first, and how it goes on.
+
+    given: secret inputs that cannot be resolved again
+    allow_changed: use the runbook, tools and policies as they are now, although they have changed
+    witness: the file or URL that sealed heads are appended to, in place of the one in settings
+    controlled, steps: as in `RunOptions`
+    """
+
+    given: Mapping[str, GivenInput] = field(default_factory=dict)
+    allow_changed: bool = False
+    approvals: ApprovalMode | None = None
+    witness: str | None = None
+    sync: bool = True
+    controlled: bool = False
+    steps: bool = False
+
+    def run_options(self, record: "Record", **others: Any) -> RunOptions:
+        """The options of the run that goes on: those of the record, unless they are given here or in `others`."""
+        return record.options(
+            db=self.db,
+            dsn=self.dsn,
+            sync=self.sync,
+            witness=self.witness or record.start.witness,
+            approvals=self.approvals or record.start.approvals,
+            controlled=self.controlled,
+            steps=self.steps,
+            **others,
+        )
+
+
 class Opened(msgspec.Struct, frozen=True):
     """Where a run is recorded: in a ledger, a mirror, both or neither."""
 
@@ -123,22 +156,18 @@ async def open_driven(
     sync: bool = True,
 ) -> Ledger:
     """Open a ledger and take the lease of a run, both until the stack is closed."""
-    try:
+    with masking_password(database):
         ledger = await held.enter_async_context(open_ledger(database, environ, sync=sync))
         await held.enter_async_context(hold_lease(ledger, run_id))
-    except GertError as problem:
-        raise mask_password(database, problem) from None
     return ledger
 
 
 async def find_recorded(named: str, database: Database, environ: Mapping[str, str]) -> str:
     """The id of a runbook run in a ledger, which is only looked at; UsageError where it is not there."""
-    try:
+    with masking_password(database):
         async with open_ledger(database, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, named, ledger_name(database))
             await _require_runbook(ledger, run_id)
-    except GertError as problem:
-        raise mask_password(database, problem) from None
     return run_id
 
 
@@ -172,6 +201,11 @@ class Record(msgspec.Struct, frozen=True):
     def inputs(self) -> dict[str, Any]:
         """The inputs that are on record: those that are not secret."""
         return {name: value for name, value in self.started.inputs.items() if name not in self.start.secret_inputs}
+
+    @property
+    def secret_sources(self) -> dict[str, str]:
+        """Where the inputs came from that are secret: each is resolved again in the same way."""
+        return {name: self.started.input_sources[name] for name in self.start.secret_inputs}
 
     def resolved(self, secrets: dict[str, str]) -> ResolvedInputs:
         """All inputs, given the values of those that are secret."""

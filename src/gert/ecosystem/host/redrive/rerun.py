@@ -5,22 +5,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import field
 
 from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.host.config.keys.trace_keys import sealing_keys
-from gert.ecosystem.host.config.ledger_location import mask_password, open_ledger
-from gert.ecosystem.host.config.supported import require_supported
+from gert.ecosystem.host.config.ledger_location import masking_password, open_ledger
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.fork import Fork, StepName, fork_at
-from gert.ecosystem.host.redrive.record import Record, RecordedRun, load_record
+from gert.ecosystem.host.redrive.record import Record, RedriveOptions, load_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.driver.signals import Relay
 from gert.ecosystem.host.run.execute import drive_new_run, pausing, world_for
 from gert.ecosystem.host.run.observer import Observer
-from gert.ecosystem.host.run.options import Executed, RunOptions
+from gert.ecosystem.host.run.options import Executed
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.record.journal import RecordedAnswer, now
 from gert.ecosystem.host.run.record.lease import is_driven
@@ -30,35 +28,25 @@ from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.run.world.input_sources import resolvers
 from gert.ecosystem.host.runs.find import find_run, no_such_run
 from gert.ecosystem.host.runs.place import place_for
-from gert.errors import GertError, InDoubt, IntegrityError, UsageError
+from gert.errors import InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
 from gert.kernel.engine.requests import CallExtension, CallTool, Emit
 from gert.kernel.events.runbook import Recent, RunForked
-from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.ledger.record import Head
 
 
-class RerunOptions(RecordedRun, frozen=True, kw_only=True):
+class RerunOptions(RedriveOptions, frozen=True, kw_only=True):
     """The run to rerun, the step to begin with, and how.
 
     step: the first step that runs live
-    given: secret inputs that cannot be resolved again, and others as long as the events up to the step stay the same
-    allow_changed: use the runbook, tools and policies as they are now, although they have changed
+    given: others than secret ones, too, as long as the events up to the step stay the same
     break_glass: the reason for overriding governance; that of the old run is not taken over
-    controlled, steps: as in `RunOptions`
     """
 
     step: str
-    given: Mapping[str, GivenInput] = field(default_factory=dict)
-    allow_changed: bool = False
-    approvals: ApprovalMode | None = None
     break_glass: str | None = None
-    witness: str | None = None
-    sync: bool = True
-    controlled: bool = False
-    steps: bool = False
 
 
 async def rerun(
@@ -75,13 +63,9 @@ async def rerun(
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*pausing(observers))
     source = await _source(options, environ)
-    prepared = Prepared(_options(options, source), environ, parts=parts)
-    require_supported(
-        prepared.program,
-        prepared.runners(source.start.working),
-        prepared.settings.mcp_http_hosts,
-        prepared.embedded_tools,
-    )
+    run = options.run_options(source, actor=options.actor, state_dir=options.state_dir, break_glass=options.break_glass)
+    prepared = Prepared(run, environ, parts=parts)
+    prepared.require_supported(source.start.working)
     changed = list(changes(prepared, source))
     if changed and not options.allow_changed:
         raise IntegrityError(
@@ -116,6 +100,7 @@ async def rerun(
         from_step=options.step,
         source_chain_hash=source.report.head,
         answered=len(fork.answers),
+        source_root_run_id=source.started.root_run_id,
     )
     adopted = source.adopted and msgspec.structs.replace(source.adopted, source_run_id=source.run_id)
     return await drive_new_run(
@@ -136,13 +121,11 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
     place = place_for(options.state_dir, options.db, environ, options.dsn)
     if not place.is_there:
         raise no_such_run(options.run_id, place.name)
-    try:
+    with masking_password(place.ledger):
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, options.run_id, place.name)
             _require_over(await ledger.head(run_id), place.words, is_running=await is_driven(ledger, run_id))
             return await load_record(ledger, run_id, sealing_keys(environ), options.adopt)
-    except GertError as problem:
-        raise mask_password(place.ledger, problem) from None
 
 
 def _require_over(head: Head | None, words: str, *, is_running: bool) -> None:
@@ -159,21 +142,6 @@ def _require_over(head: Head | None, words: str, *, is_running: bool) -> None:
         )
 
 
-def _options(options: RerunOptions, source: Record) -> RunOptions:
-    return source.options(
-        actor=options.actor,
-        db=options.db,
-        dsn=options.dsn,
-        state_dir=options.state_dir,
-        sync=options.sync,
-        witness=options.witness or source.start.witness,
-        approvals=options.approvals or source.start.approvals,
-        break_glass=options.break_glass,
-        controlled=options.controlled,
-        steps=options.steps,
-    )
-
-
 async def _inputs(prepared: Prepared, source: Record, options: RerunOptions, console: Console) -> ResolvedInputs:
     """The inputs of the old run, unless one is given; secrets are resolved again."""
     declared = prepared.program.runbook.meta.inputs
@@ -183,7 +151,8 @@ async def _inputs(prepared: Prepared, source: Record, options: RerunOptions, con
         if name in declared and value is not None
     }
     found = resolvers(prepared, console)
-    return await resolve(declared, {**before, **options.given}, found, prepared.floor.policies)
+    given = {**before, **options.given}
+    return await resolve(declared, given, found, prepared.floor.policies, source.secret_sources)
 
 
 def _plain(inputs: ResolvedInputs) -> dict[str, Any]:

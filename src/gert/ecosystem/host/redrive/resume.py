@@ -18,7 +18,6 @@ from gert.ecosystem.host.config.machine.platform import host_name
 from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.config.state_dir import RunFolder
-from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.telemetry import export_for
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.workspace import Workspace
@@ -27,7 +26,7 @@ from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, reconcile
 from gert.ecosystem.host.redrive.record import (
     Opened,
     Record,
-    RecordedRun,
+    RedriveOptions,
     find_recorded,
     load_record,
     open_driven,
@@ -50,42 +49,31 @@ from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import InputError, IntegrityError, OutputsMissing, UsageError
-from gert.kernel.engine.inputs import PROMPT, GivenInput, InputBinding, ResolvedInputs
+from gert.kernel.engine.inputs import PROMPT, InputBinding, ResolvedInputs
 from gert.kernel.engine.requests import AwaitApproval, CallExtension, CallTool, Emit, Request
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
-from gert.kernel.events.vocabulary import ApprovalMode, Reconciliation
+from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.ledger.port import Ledger
 
 FINALLY: Final = FinallyStart.type
 
 
-class ResumeOptions(RecordedRun, frozen=True, kw_only=True):
+class ResumeOptions(RedriveOptions, frozen=True, kw_only=True):
     """The run to resume, and how.
 
-    given: secret inputs that cannot be resolved again
     reconcile: the outcome of calls without a recorded result, by step; under `*` that of all others
     reconcile_outputs: outputs of such calls that succeeded, each as `STEP.name=value`
-    ticket: resume only if the run waits for this one
-    allow_changed: use the runbook, tools and policies as they are now, although they have changed
+    ticket: resume only if the run waits for this one; a unique prefix is enough
     allow_running: resume although a tool that the run started before still runs
-    witness: the file or URL that sealed heads are appended to, in place of the one in settings
-    controlled, steps: as in `RunOptions`
     principal: who resumes it, where that is no person; `actor` has its id
     """
 
     ticket: str | None = None
-    given: Mapping[str, GivenInput] = field(default_factory=dict)
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
     reconcile_outputs: tuple[str, ...] = ()
-    allow_changed: bool = False
     allow_running: bool = False
-    witness: str | None = None
-    approvals: ApprovalMode | None = None
-    sync: bool = True
-    controlled: bool = False
-    steps: bool = False
     principal: Principal | None = None
 
 
@@ -151,14 +139,11 @@ async def _resume(
         actor = options.actor or user_name()
         record = await load_record(ledger, run_id, sealing_keys(environ), options.adopt)
         _require_unfinished(record)
+        if options.ticket is not None:
+            options = msgspec.structs.replace(options, ticket=await _ticket(ledger, run_id, options.ticket))
         run = _options(options, record)
         prepared = Prepared(run, environ, Workspace(stored=record.documents), parts)
-        require_supported(
-            prepared.program,
-            prepared.runners(record.start.working),
-            prepared.settings.mcp_http_hosts,
-            prepared.embedded_tools,
-        )
+        prepared.require_supported(record.start.working)
         changed = changes(prepared, record)
         accepted = _accepted(record) if changed else {}
         new = [name for name, digest in changed.items() if accepted.get(name) != digest]
@@ -262,6 +247,12 @@ def _go_live(
     return go_live
 
 
+async def _ticket(ledger: Ledger, run_id: str, named: str) -> str:
+    """The ticket that a unique prefix names; one that the run does not wait for is refused later."""
+    found = [row.ticket_id for row in await ledger.tickets("pending", run_id=run_id) if row.ticket_id.startswith(named)]
+    return found[0] if named and len(found) == 1 else named
+
+
 async def _open_tickets(
     ledger: Ledger, prepared: Prepared, run_id: str, binding: Binding | None
 ) -> Callable[[Request[Any]], bool]:
@@ -304,17 +295,11 @@ def _require_unfinished(record: Record) -> None:
 
 def _options(options: ResumeOptions, record: Record) -> RunOptions:
     is_named = options.db is not None or options.dsn is not None
-    return record.options(
+    return options.run_options(
+        record,
         actor=record.started.actor,
         trace=None if is_named else record.start.trace,
-        db=options.db,
-        dsn=options.dsn,
         state_dir=options.state_dir or record.start.state_dir,
-        sync=options.sync,
-        witness=options.witness or record.start.witness,
-        approvals=options.approvals or record.start.approvals,
-        controlled=options.controlled,
-        steps=options.steps,
     )
 
 
@@ -346,12 +331,12 @@ async def _inputs(prepared: Prepared, record: Record, options: ResumeOptions, co
     declared = prepared.program.runbook.meta.inputs
     secret = {name: declared[name] for name in record.start.secret_inputs if name in declared}
     sources = resolvers(prepared, console)
-    found = await resolve(secret, options.given, sources, prepared.floor.policies)
+    found = await resolve(secret, options.given, sources, prepared.floor.policies, record.secret_sources)
     for name in record.start.secret_inputs:
         if name not in found.secrets:
             raise InputError(
-                f"the run was started with the secret input `{name}`, and it has no value now",
-                hint=f"give it again where it came from, or with --input {name}=@FILE",
+                f"the run was started with the secret input `{name}`, which the runbook no longer has",
+                hint="declare it again, or start a new run with `gert exec`",
             )
     return record.resolved(found.secrets)
 

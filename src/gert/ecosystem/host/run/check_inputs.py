@@ -13,7 +13,7 @@ from gert.ecosystem.inputs import Resolvers
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.inputs import PROVIDER, BatchAnswer, InputProblem, resolve_inputs
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor, credentials_of
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.runbook import Runbook
@@ -112,8 +112,7 @@ def _require_provider(source: str, settings: Settings) -> None:
         hint = "name a binding such as `cmdb.server.hostname`, or a runbook"
         raise UsageError(f"`{source}` is not a binding to a provider", hint=hint)
     if name not in settings.providers:
-        guess = did_you_mean(name, settings.providers)
-        hint = f"did you mean `{guess}`?" if guess else "`gert input list` shows those that are configured"
+        hint = suggestion(name, settings.providers) or "`gert input list` shows those that are configured"
         raise UsageError(f"no provider `{name}` is configured", hint=hint)
 
 

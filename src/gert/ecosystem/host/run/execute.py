@@ -16,7 +16,6 @@ from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.host.config.keys.trace_keys import signing_key
 from gert.ecosystem.host.config.machine.platform import machine_id
 from gert.ecosystem.host.config.state_dir import new_run_id
-from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.embedding.ports import Parts
@@ -75,9 +74,7 @@ async def execute(
     observers = tuple(observers)
     prepared = Prepared(options, environ, workspace, parts=parts)
     if options.mode != "replay":
-        require_supported(
-            prepared.program, prepared.runners(os.getcwd()), prepared.settings.mcp_http_hosts, prepared.embedded_tools
-        )
+        prepared.require_supported(os.getcwd())
     console = console if console is not None else Console.standard(*pausing(observers))
     loaded = _scenario(prepared)
     declared = prepared.program.runbook.meta.inputs

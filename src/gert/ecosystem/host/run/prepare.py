@@ -20,20 +20,21 @@ from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.config.policies import Floor, floor_for, require_sound
 from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for, witness_place
 from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
+from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.embedding.ports import Parts, ToolExecutor
 from gert.ecosystem.host.run.options import MODES, RunOptions, with_trace_file
 from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.process.capture import marked
-from gert.ecosystem.process.environment import GERT_PREFIX, PARENT_RUN
+from gert.ecosystem.process.environment import GERT_PREFIX, started_by
 from gert.ecosystem.tools.runners import Runners
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
 from gert.kernel.events.runbook import Recent, RunStart, Start
+from gert.kernel.events.started_by import NO_RUN
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
 from gert.kernel.foundation.text import has_visible, is_plain
 from gert.kernel.runbook.document import Document
@@ -175,6 +176,10 @@ class Prepared:
         """What finds the runners of extensions; programs run in the folder `working`."""
         return self.workspace.runners(os.path.dirname(os.path.abspath(self.options.file)), self.environ, working)
 
+    def require_supported(self, working: str) -> None:
+        """Refuse a runbook with a step that this installation cannot run in the folder `working`."""
+        require_supported(self.program, self.runners(working), self.settings.mcp_http_hosts, self.embedded_tools)
+
     def begin(self) -> str:
         """A new run id; its trace is written where settings want it, unless the caller says where."""
         run_id = self.options.run_id or new_run_id(now())
@@ -206,6 +211,8 @@ class Prepared:
                     f"the input `{name}` holds a secret and is not declared as one",
                     hint=f"declare it with `secret: true` in `meta.inputs.{name}`",
                 )
+        # The result of a replay does not depend on the run whose tool, or whose agent, called this gert.
+        caller = started_by(self.environ) if self.options.mode != "replay" else NO_RUN
         started = RunStart(
             runbook=self.program.runbook.meta.name,
             runbook_hash=self.checked.document.digest,
@@ -217,7 +224,8 @@ class Prepared:
             inputs=inputs.values,
             input_sources=inputs.sources,
             scenario=scenario,
-            parent_run_id=parent_run_id or self._parent_run(),
+            parent_run_id=parent_run_id or caller.parent_run_id,
+            root_run_id=None if parent_run_id is not None else caller.root_run_id,
             start=self._start(inputs, recent, working) if self.options.mode == "real" else None,
             principal=self.options.principal,
             require_signed=self.options.require_signed,
@@ -234,11 +242,6 @@ class Prepared:
             # The result of a replay does not depend on what ran today: it has no earlier runs.
             recent=Recent() if self.options.mode == "replay" else recent,
         )
-
-    def _parent_run(self) -> str | None:
-        """The run whose tool, or whose agent, called this gert; the result of a replay does not depend on that."""
-        parent = self.environ.get(PARENT_RUN, "")
-        return parent if is_run_id(parent) and self.options.mode != "replay" else None
 
     def _start(self, inputs: ResolvedInputs, recent: Recent | None, working: str | None) -> Start:
         """How the run is started, as its first event says."""

@@ -14,6 +14,7 @@ from gert.ecosystem.host.config.ledger_location import Database, open_ledger
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.runner.plan import Plan, plan_digest
 
 FOLDER: Final = os.path.join(".gert", "plans")
@@ -42,8 +43,7 @@ async def approval_of(project: RunnerProject, plan: Plan, plan_file: str) -> App
         _write(os.path.join(folder, _RUNBOOK), _runbook(plan))
         _write(os.path.join(folder, "tools", "plan.tool.yaml"), _tool(plan, os.path.abspath(plan_file)))
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"the approval cannot be prepared in `{folder}`: {why}") from None
+        raise UsageError(f"the approval cannot be prepared in `{folder}`: {os_reason(problem)}") from None
     return Approval(os.path.join(folder, _RUNBOOK), await _waiting(folder, project.database), folder)
 
 

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from gert.ecosystem.host.config.files import write_new
 from gert.ecosystem.host.config.keys.plan_keys import plan_keys
-from gert.ecosystem.host.runner.plan_files import load_authorization, load_plan, read_file, store_plan, write_new
+from gert.ecosystem.host.runner.plan_files import load_authorization, load_plan, read_file, store_plan
 from gert.ecosystem.host.runner.plan_state import state_of
 from gert.ecosystem.host.runner.project import RunnerProject, fitted_inputs
 from gert.ecosystem.host.runner.skill_call import plan_call

@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,8 +11,10 @@ from gert.ecosystem.host.config.keys.plan_keys import verify_variables
 from gert.ecosystem.host.config.ledger_location import ledger_of
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.process.descendants import mark_for
+from gert.ecosystem.process.environment import ROOT_RUN
 from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.process.run_program import Ended, run_program
+from gert.kernel.foundation.lenient_json import json_object
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runner.exit_codes import RunnerExit
 from gert.kernel.runner.plan import Plan
@@ -45,6 +46,8 @@ def runner_environment(project: RunnerProject) -> dict[str, str]:
     kept: dict[str, str] = {name: environ[name] for name in _KEPT if name in environ}
     kept |= {name: value for name, value in environ.items() if name.startswith(_TRACE)}
     kept |= verify_variables(environ)
+    if project.root_run is not None:
+        kept[ROOT_RUN] = project.root_run
     if isinstance(project.database, Dsn):
         kept[_DSN] = project.database.value
     return kept
@@ -80,7 +83,7 @@ async def dispatch(
     except (OSError, ValueError) as problem:
         why = (getattr(problem, "strerror", None) or str(problem)).lower()
         return Dispatched(exit_code=RunnerExit.INTERNAL, message=f"the runner cannot be started: {why}")
-    said = _document(ended.stdout.kept)
+    said = json_object(ended.stdout.kept)
     status = RunnerExit.INTERNAL if ended.status is None else ended.status
     message = said.get("message")
     if message is None and status != 0:
@@ -105,11 +108,3 @@ async def _start(project: RunnerProject, plan: Plan, plan_file: str, mark: tuple
 
 def _folder(project: RunnerProject) -> str:
     return project.folder if os.path.isdir(project.folder) else "/"
-
-
-def _document(text: str) -> Mapping[str, Any]:
-    try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return {}
-    return found if isinstance(found, dict) else {}

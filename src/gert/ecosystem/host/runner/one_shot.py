@@ -19,6 +19,7 @@ from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.host.runner.plan_files import authorization_file, read_file
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.host.runner.spend import FolderSpend, LedgerSpend
+from gert.ecosystem.process.environment import ROOT_RUN
 from gert.ecosystem.process.own_process import keep_secrets_in_memory
 from gert.ecosystem.runners.procedure import Finished, run_plan
 from gert.ecosystem.runners.secrets import Resolving
@@ -137,6 +138,7 @@ async def _spend(project: RunnerProject, held: AsyncExitStack, *, no_ledger: boo
         host=host_name(),
         version=version_line(),
         state=project.state if own else None,
+        root_run=project.environ.get(ROOT_RUN),
     )
 
 

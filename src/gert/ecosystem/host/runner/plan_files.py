@@ -4,6 +4,7 @@ import os
 import stat
 from typing import Final
 
+from gert.ecosystem.host.config.files import write_new
 from gert.ecosystem.runners.artifacts import StateFolder
 from gert.errors import Refused, UsageError
 from gert.kernel.runner.authorization import MAX_BYTES, Authorization, encode_authorization, read_authorization
@@ -72,21 +73,6 @@ def planned_day(state: str, plan_id: str) -> str | None:
     with StateFolder(state) as folder:
         data = folder.read(stored_plan(plan_id))
     return day_of(read_plan(data)) if data is not None else None
-
-
-def write_new(path: str, data: bytes) -> None:
-    """Write a new file that only its owner can read."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        raise UsageError(f"`{path}` already exists", hint="choose another file") from None
-    except (OSError, ValueError) as problem:
-        why = (getattr(problem, "strerror", None) or "it is not a path").lower()
-        raise UsageError(f"`{path}` cannot be written: {why}") from None
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def write_authorization(plan_file: str, authorization: Authorization) -> str:

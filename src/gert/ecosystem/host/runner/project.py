@@ -51,6 +51,8 @@ class RunnerProject:
         self.root = self.workspace.project_root(self.folder) or self.folder
         self.state = state_dir(state, self.workspace.project_root(self.folder), environ)
         named = ledger_of(self.state) if database is None else database
+        self.root_run: str | None = None
+        """The root of the run that executes plans, where a run started it."""
         self.database: Database = os.path.abspath(named) if isinstance(named, str) else named
 
     @property
@@ -77,10 +79,9 @@ class RunnerProject:
         """A valid skill; Refused where there is none."""
         lookup = self.skills.get(skill_id)
         if lookup is None:
-            from gert.kernel.foundation.names import did_you_mean
+            from gert.kernel.foundation.names import suggestion
 
-            guess = did_you_mean(skill_id, self.skills)
-            hint = f"did you mean `{guess}`?" if guess else "`gert skill list` shows the skills there are"
+            hint = suggestion(skill_id, self.skills) or "`gert skill list` shows the skills there are"
             raise Refused("skill/absent", f"there is no skill `{skill_id}`", hint=hint)
         if lookup.skill is None:
             raise Refused("skill/valid", f"the skill `{skill_id}` is not valid", hint=f"gert validate {lookup.file}")

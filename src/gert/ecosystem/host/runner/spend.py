@@ -15,6 +15,7 @@ from gert.errors import Busy, GertError, LeaseLost, Refused, TraceError
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runner import PlanAuthorized, PlanCreated, RunnerRecorded, RunnerStarted
 from gert.kernel.foundation.canonical import canonical
+from gert.kernel.foundation.names import is_run_id
 from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Head, Holder, Written
@@ -32,10 +33,19 @@ class LedgerSpend:
 
     held: keeps the lease of the run until the process ends
     state: the state directory whose ledger it is; its runs are mirrored there
+    root_run: the root of the run that a plan is executed for, where a run started that one
     """
 
     def __init__(
-        self, ledger: Ledger, name: str, held: AsyncExitStack, *, host: str, version: str, state: str | None
+        self,
+        ledger: Ledger,
+        name: str,
+        held: AsyncExitStack,
+        *,
+        host: str,
+        version: str,
+        state: str | None,
+        root_run: str | None = None,
     ) -> None:
         self.name: str | None = name
         self._ledger = ledger
@@ -43,6 +53,7 @@ class LedgerSpend:
         self._host = host
         self._version = version
         self._state = state
+        self._root_run = root_run
         self._mirror: Mirror | None = None
         self._plan_id = ""
 
@@ -55,12 +66,16 @@ class LedgerSpend:
         self._plan_id = started.plan.plan_id
         try:
             await self._held.enter_async_context(hold_lease(self._ledger, self._plan_id))
-            lines = await self._append(_opening(started, self._host, self._version), started.documents, is_first=True)
+            lines = await self._append(self._opening(started), started.documents, is_first=True)
         except (Busy, LeaseLost):
             raise Refused("spent/plan", f"the plan `{self._plan_id}` is being executed by another process") from None
         except TraceError as problem:
             raise Refused("spent/ledger", f"the plan cannot be spent: {problem.message}", hint=problem.hint) from None
         self._begin_mirror(lines)
+
+    def _opening(self, started: Started) -> list[Payload]:
+        root = self._root_run if self._root_run is not None and is_run_id(self._root_run) else started.plan.run_id
+        return _opening(started, self._host, self._version, root if started.plan.run_id is not None else None)
 
     async def finish(self, record: ExecutionRecord, record_digest: str) -> None:
         """Append the record."""
@@ -97,7 +112,7 @@ class LedgerSpend:
         self._mirror.write(lines)
 
 
-def _opening(started: Started, host: str, version: str) -> list[Payload]:
+def _opening(started: Started, host: str, version: str, root_run: str | None) -> list[Payload]:
     plan, given = started.plan, started.authorization
     return [
         PlanCreated(
@@ -108,6 +123,7 @@ def _opening(started: Started, host: str, version: str) -> list[Payload]:
             runner_id=plan.runner_id,
             plan=plan_data(plan),
             parent_run_id=plan.run_id,
+            root_run_id=root_run,
             actor=plan.requested_by,
         ),
         PlanAuthorized(

@@ -127,7 +127,9 @@ def runner_transport(prepared: "Prepared", setup: Setup) -> "RunnerTransport":
         policies=setup.policies,
         break_glass=setup.break_glass is not None,
     )
-    transport = RunnerTransport(project_of(prepared), run)
+    project = project_of(prepared)
+    project.root_run = setup.started.root_run_id
+    transport = RunnerTransport(project, run)
     transport.require_ready(is_real=setup.mode in ("real", "probe"))
     return transport
 

@@ -11,6 +11,7 @@ from gert.kernel.events import agent as says
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import approvals
+from gert.kernel.foundation.lenient_json import json_object
 
 Kind = Literal["run", "model", "tool", "gate", "decision", "approval", "drift", "pause", "read", "harness", "step"]
 
@@ -168,7 +169,7 @@ class _Builder:
             item.detail = _short(f"reconciled by {said.reconciled_by}")
 
     def summary(self, said: says.RunSummary, seq: int, at: float) -> None:
-        facts = _facts(said.summary_json)
+        facts = json_object(said.summary_json)
         if said.summary_type == "policy_decision":
             rule, why = facts.get("rule_id", ""), facts.get("reason", "")
             # A denial without a code is a call that waits for an approval.
@@ -255,14 +256,6 @@ _HANDLERS: Final[Mapping[type[Payload], Callable[[_Builder, Any, int, float], No
 
 def _joined(*parts: str | None) -> str:
     return ": ".join(part for part in parts if part)
-
-
-def _facts(text: str) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _short(value: object) -> str:

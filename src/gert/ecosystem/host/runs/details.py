@@ -5,8 +5,6 @@ The models of the agent kernel are imported only for agent runs.
 
 from typing import Any, Final
 
-import msgspec
-
 from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.ecosystem.host.shapes.reports import SummaryRow
@@ -14,6 +12,7 @@ from gert.ecosystem.host.shapes.runs import RunStatus
 from gert.errors import TraceError
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
+from gert.kernel.foundation.lenient_json import json_or
 
 MOST_SUMMARIES: Final = 20
 
@@ -30,6 +29,7 @@ def status_facts(entry: Entry) -> RunStatus:
         "updated_at": _iso(entry.last),
         "blocked_on": _blocked_on(entry),
         "failure_reason": _failure_reason(entry),
+        "failed_step": entry.head.runbook.failed_step if entry.head.runbook is not None else None,
     }
 
 
@@ -81,7 +81,7 @@ def _summary(event: Envelope) -> SummaryRow:
         "parent_step_key": event.path,
         "seq": event.seq,
         "step_key": said.step_key,
-        "summary": _json(said.summary_json),
+        "summary": json_or(said.summary_json, said.summary_json),
         "summary_type": said.summary_type,
         "timestamp": _iso(event.timestamp),
     }
@@ -96,13 +96,6 @@ def _payload(event: Envelope, line: bytes) -> dict[str, Any]:
         except TraceError:
             pass  # written by a newer version: its data is shown unchanged
     return {"kind": event.type, **event.data}
-
-
-def _json(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return text
 
 
 def _iso(timestamp: str | None) -> str | None:

@@ -8,6 +8,7 @@ import msgspec
 from gert.ecosystem.approvals.tickets import TicketView
 from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.runs.place import Place
+from gert.ecosystem.host.runs.trial import is_trial
 from gert.errors import TraceError
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.events.runbook import Start
@@ -101,6 +102,16 @@ class Entry(msgspec.Struct, kw_only=True):
         """Calls without a result, of a run that no process drives."""
         found = self.head.runbook
         return found.open if found is not None and found.ended is None and not self.is_driven else ()
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether it is a run of `gert tool try`."""
+        return self.start is not None and is_trial(self.start)
+
+    @property
+    def is_past_trial(self) -> bool:
+        """Whether it is a run of `gert tool try` that needs no attention: lists leave it out."""
+        return self.is_trial and self.status not in OPEN
 
     @property
     def started(self) -> datetime | None:

@@ -8,7 +8,6 @@ from concurrent.futures import wait as wait_for
 from datetime import datetime
 from functools import partial
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from gert.ecosystem.host.config.dsn import Dsn
@@ -127,9 +126,7 @@ class LedgerReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _begin(self, read: Callable[[Ledger], Coroutine[Any, Any, T]]) -> "Future[T]":

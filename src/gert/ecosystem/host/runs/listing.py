@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from types import TracebackType
 from typing import Final, Self
 
 from gert.ecosystem.approvals.tickets import Tickets
@@ -37,9 +36,7 @@ class Runs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def newest(

@@ -1,24 +1,26 @@
 """The output of the steps of a run: from stored answers where they have ended, and live output while they run."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal
+from contextlib import suppress
+from typing import Final
 
 import msgspec
 
 from gert.ecosystem.host.run.record.journal import RecordedAnswer, path_of, read_answers
 from gert.ecosystem.host.runs.ledger_reader import LedgerReader
-from gert.errors import UsageError
+from gert.errors import TraceError, UsageError
 from gert.kernel.engine.requests import ToolAnswer
+from gert.kernel.events.envelope import decode
 from gert.kernel.events.path import split
+from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.text import printable
 from gert.kernel.ledger.record import Output
 
 _PAGE: Final = 200
 _STREAMS: Final = ("stdout", "stderr")
 _MOST_NAMED: Final = 5
+_MOST_KNOWN: Final = 1000
 _OVERLAP: Final = 64 * 1024
-
-Stream = Literal["stdout", "stderr"]
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,6 @@ class Logs:
         self._step = step
         self._answers = 0
         self._seen = 0
-        self._known: dict[str, None] = {}
         # How much was shown of a running step and how it ended, by step and stream: its answer says the same again.
         self._shown: dict[tuple[str, str], tuple[int, str]] = {}
 
@@ -69,13 +70,22 @@ class Logs:
                 yield from self._of_running(piece)
 
     def require_step(self) -> None:
-        """Refuse a step that has no output: UsageError."""
-        if self._step is None or any(is_of(path, self._step) for path in self._known):
+        """Refuse a step that the run has not come to: UsageError."""
+        if self._step is None:
             return
-        named = ", ".join(f"`{path}`" for path in list(self._known)[:_MOST_NAMED])
+        known: dict[str, None] = {}
+        for line in self._archive.lines(self._run_id, 0):
+            with suppress(TraceError):
+                path = decode(line).path or ""
+                if path and is_of(path, self._step):
+                    return
+                if path and len(known) < _MOST_KNOWN:
+                    known.update(dict.fromkeys((path, split(path)[-1].name)))
+        guess = did_you_mean(self._step, known)
+        named = ", ".join(f"`{printable(path)}`" for path in list(known)[:_MOST_NAMED])
         raise UsageError(
-            f"run `{self._run_id}` has no output of a step `{printable(self._step)}`",
-            hint=f"it has output of {named}" if named else "no step of it has printed anything",
+            f"run `{self._run_id}` has not run a step `{printable(self._step)}`",
+            hint=f"did you mean `{printable(guess)}`?" if guess else f"it has run {named or 'no step'}",
         )
 
     def _new_answers(self) -> Iterator[RecordedAnswer]:
@@ -89,8 +99,6 @@ class Logs:
             return
         texts = {"stdout": answer.stdout, "stderr": answer.stderr}
         rest = {stream: _rest(text, *self._shown.pop((path, stream), (0, ""))) for stream, text in texts.items()}
-        if any(texts.values()):
-            self._known[path] = None
         if self._step is not None and not is_of(path, self._step):
             return
         for stream in _STREAMS:
@@ -105,7 +113,6 @@ class Logs:
                 )
 
     def _of_running(self, piece: Output) -> Iterator[Piece]:
-        self._known[piece.key] = None
         key = (piece.key, piece.stream)
         length, end = self._shown.get(key, (0, ""))
         self._shown[key] = length + len(piece.text), (end + piece.text)[-_OVERLAP:]

@@ -8,6 +8,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import FileIO
 from itertools import chain, filterfalse
 from typing import Final
@@ -19,6 +20,7 @@ from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.ecosystem.host.runs.traces import as_document
+from gert.ecosystem.host.runs.trial import is_trial, may_be_trial
 from gert.errors import InputError, TraceError, Unavailable, UsageError
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, parse_timestamp
@@ -35,6 +37,9 @@ MOST_SKIPPED: Final = 1000
 """Skipped files that are remembered by name; all are counted."""
 
 MOST_NAMES: Final = 500
+TRIAL: Final = "trial"
+"""Why a run of `gert tool try` is not selected."""
+
 _CHUNK: Final = 1 << 20
 _DATABASE: Final = b"SQLite format 3\x00"
 # Non-blocking: opening a pipe without a writer would not return.
@@ -137,7 +142,7 @@ class Scan:
             ):
                 if head.runbook is not None:
                     with self._skipping(f"{name}: {head.run_id}"):
-                        run = self._select(_summary_of(head, head.runbook, name))
+                        run = self._select(_summary_of(head, head.runbook, name), partial(_start_of, reader, head))
                         if run is not None:
                             yield run
 
@@ -149,15 +154,17 @@ class Scan:
         start = _first_event(first[0])
         if start.type in (RunStarted.type, PlanCreated.type):
             return None  # a ledger may hold runs of agents and runners as well, and those have no outcome
-        run = self._select(RunSummary.begin(start, trace))
+        run = self._select(RunSummary.begin(start, trace), lambda: start)
         if run is not None:
             self._take(run, start, chain((first[1:],), batches))
         return run
 
-    def _select(self, run: RunSummary) -> RunSummary | None:
-        """The run, if it is selected; others are counted by reason."""
+    def _select(self, run: RunSummary, start: Callable[[], Envelope]) -> RunSummary | None:
+        """The run, if it is selected; others are counted by reason. Its first event is read only where it has to be."""
         self.traces += 1
-        objection = self._selection.objection(run)
+        objection: str | None = self._selection.objection(run)
+        if objection is None and may_be_trial(run.runbook) and is_trial(start()):
+            objection = TRIAL
         if objection is not None:
             self._pass_over(run, objection)
             return None
@@ -249,6 +256,10 @@ class Scan:
         self.skipped_count += 1
         if len(self.skipped) < MOST_SKIPPED:
             self.skipped.append(Skipped(file, reason))
+
+
+def _start_of(reader: LedgerReader, head: Head) -> Envelope:
+    return decode(next(reader.lines(head.run_id, 0), b""))
 
 
 def _summary_of(head: Head, found: RunbookSnapshot, ledger: str) -> RunSummary:

@@ -22,6 +22,7 @@ def run_row(entry: Entry) -> RunRow:
         "status": entry.status,
         "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
         "why": _why(entry) or None,
+        "trial": entry.is_trial,
         "events": entry.events,
         "duration": _seconds(entry),
         "waited": _waited(entry),

@@ -6,6 +6,7 @@ from gert.ecosystem.host.scaffold.agent_files import Profile, agent_files
 from gert.ecosystem.host.scaffold.starter_files import name_from
 from gert.ecosystem.host.scaffold.write_files import WrittenFiles, write_all
 from gert.errors import UsageError
+from gert.kernel.foundation.text import os_reason
 
 
 def create_agent_project(
@@ -18,7 +19,7 @@ def create_agent_project(
             with os.scandir(root) as entries:
                 taken = next(entries, None)
         except OSError as problem:
-            raise UsageError(f"`{root}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+            raise UsageError(f"`{root}` cannot be read: {os_reason(problem)}") from None
         if taken is not None:
             raise UsageError(
                 f"`{root}` is not empty",

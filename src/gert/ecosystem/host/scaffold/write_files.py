@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from gert.errors import UsageError
+from gert.kernel.foundation.text import os_reason
 
 _MAX_LISTED: Final = 20
 _NEW: Final = "new-"
@@ -37,7 +38,7 @@ def write_all(root: str, contents: Mapping[str, bytes], *, yields: frozenset[str
     try:
         _Transaction(root).write(wanted, force=force)
     except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
+        reason = os_reason(problem)
         raise UsageError(f"cannot write the project to `{root}`: {reason}", hint="no file was changed") from None
     return WrittenFiles([path for path in wanted if path not in taken], taken, kept)
 

@@ -10,7 +10,7 @@ from gert.ecosystem.host.config.files import SCENARIOS, is_file, is_searched, ru
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, UsageError
-from gert.kernel.foundation.names import did_you_mean, is_safe_name
+from gert.kernel.foundation.names import is_safe_name, suggestion
 from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -119,9 +119,8 @@ def find_scenario(runbook: str, named: str) -> Folder:
     folder = os.path.dirname(named) if os.path.basename(named) == SCENARIO_FILE else named
     if is_file(os.path.join(folder, SCENARIO_FILE)):
         return Folder(os.path.normpath(folder), runbook)
-    guess = did_you_mean(named, known)
     listed = f"there are {', '.join(f'`{name}`' for name in known)}" if known else "the runbook has no scenarios yet"
-    raise UsageError(f"there is no scenario `{named}`", hint=f"did you mean `{guess}`?" if guess else listed)
+    raise UsageError(f"there is no scenario `{named}`", hint=suggestion(named, known) or listed)
 
 
 def find_scenarios(names: Iterable[str]) -> list[Folder]:

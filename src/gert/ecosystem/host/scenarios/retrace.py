@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from gert.ecosystem.host.config.files import is_file
 from gert.ecosystem.host.config.ledger_location import ledger_of, open_ledger
@@ -22,8 +22,6 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import Request
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.foundation.redaction import PLACEHOLDER
-
-MOST_LINES: Final = 1_000_000
 
 
 async def find_record(

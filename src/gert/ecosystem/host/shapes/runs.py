@@ -210,7 +210,10 @@ class RunLogPage(TypedDict):
 
 
 class RunRow(TypedDict):
-    """A run of a list, as `gert run list --json` shows it."""
+    """A run of a list, as `gert run list --json` shows it.
+
+    trial: whether it is a run of `gert tool try`
+    """
 
     run_id: str
     kind: str
@@ -224,6 +227,7 @@ class RunRow(TypedDict):
     status: str
     outcome: OutcomeDocument | None
     why: str | None
+    trial: bool
     events: int
     duration: float | None
     waited: float | None
@@ -268,6 +272,7 @@ class RunStatus(TypedDict):
     updated_at: str | None
     blocked_on: str | None
     failure_reason: str | None
+    failed_step: str | None
 
 
 class InDoubtCall(TypedDict):

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -26,17 +27,19 @@ from gert.kernel.runbook.documents.tool import API_VERSION
 HELP_TIMEOUT: Final = 10.0
 _LONGEST_FILE: Final = 1 << 20
 HELP_LIMIT: Final = 256 * 1024
+MOST_COMMANDS: Final = 40
+MOST_OPTIONS: Final = 60
 # Words that YAML reads as text; anything else is quoted.
 _PLAIN: Final = re.compile(
-    r"(?!(?:true|false|null|yes|no|on|off)$)[A-Za-z_/.]*[A-Za-z][A-Za-z0-9_./-]*|--?[A-Za-z][A-Za-z0-9-]*"
+    r"(?!(?:true|false|null|yes|no|on|off)$)[A-Za-z_/.]*[A-Za-z][A-Za-z0-9_./-]*|--?[A-Za-z][A-Za-z0-9_-]*"
 )
 _HEADER: Final = (
     "Written by `gert tool new`. Review it: gert knows nothing about this program but what you see here.",
 )
 _REVIEW: Final = (
-    "Effects are unknown, which is the highest risk. In the contract of each action, say what is true:",
-    "`effects: []` and `writes: []` if it only reads, otherwise what it touches, such as `effects: [network]` and",
-    "`writes: [pods]`. `idempotent: true` if calling it twice does no more than once.",
+    "What it does is not known in full, which is the highest risk. In the contract of each action, replace `unknown`",
+    "by what is true: `effects: []` and `writes: []` if it only reads, otherwise what it touches, such as",
+    "`effects: [network]` and `writes: [pods]`. `idempotent: true` if calling it twice does no more than once.",
 )
 
 
@@ -45,7 +48,7 @@ class NewTool(msgspec.Struct, frozen=True, kw_only=True):
 
     file: where it was written; None if it was not
     actions: the inputs of each action
-    is_known: effects were given
+    is_known: effects and writes were given
     is_added: the file existed, and the actions were added to it
     """
 
@@ -64,13 +67,16 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] | None = None
     idempotent: bool = False
 
+    @property
+    def is_known(self) -> bool:
+        """Whether effects and writes were given; what has no effects writes nothing."""
+        return self.effects is not None and (self.writes is not None or not self.effects)
+
     def contract(self) -> dict[str, Any]:
-        """The contract of each action."""
-        writes = self.writes if self.writes is not None else () if self.effects is not None else None
-        effects = self.effects if self.effects is not None else (UNKNOWN,)
-        said: dict[str, Any] = {"effects": list(effects)}
-        if writes is not None:
-            said["writes"] = list(writes)
+        """The contract of each action; `unknown` stays until the author says what it touches and writes."""
+        said: dict[str, Any] = {"effects": [*(self.effects or ()), *(() if self.is_known else (UNKNOWN,))]}
+        if self.writes is not None or self.is_known:
+            said["writes"] = list(self.writes or ())
         return {**said, **({"idempotent": True} if self.idempotent else {})}
 
 
@@ -97,13 +103,17 @@ def new_tool(
     workspace = Workspace(working)
     file = tool_path(output, name, workspace)
     before = _before(file, name) if file is not None and is_there(file) else None
-    if before is not None and (from_help or not examples):
+    if before is not None and not examples:
         raise UsageError(f"`{file}` exists already", hint="give an example to add an action, or another file with -o")
     binary = program or (examples[0][0] if examples and examples[0] else name)
     described: HelpText | None = None
+    of_commands: dict[str, HelpText] = {}
     if from_help:
-        described = read_help(_help_of(binary, environ, workspace.working), os.path.basename(binary))
-    actions = dict(_actions(examples, binary, described, claims, action))
+        described = read_help(_help_of([binary], environ, workspace.working), os.path.basename(binary))
+        # Only what the program itself calls a command: any other word might be acted upon.
+        for command in dict.fromkeys(words[1] for words in examples if words[1:2] and words[1] in described.commands):
+            of_commands[command] = read_help(_help_of([binary, command], environ, workspace.working), command)
+    actions = dict(_actions(examples, binary, described, of_commands, claims, action))
     document = {
         "apiVersion": API_VERSION,
         "meta": {
@@ -113,8 +123,9 @@ def new_tool(
         },
         "actions": {action: document for action, (document, _) in actions.items()},
     }
-    is_known = claims.effects is not None
-    text = _text(document, described, is_known=is_known)
+    program = os.path.basename(binary)
+    found = {f"{program} {command}": each for command, each in of_commands.items()}
+    text = _text(document, found or ({program: described} if described is not None else {}), is_known=claims.is_known)
     if before is not None:
         text = _added(before, document)
     require_sound(workspace.check(file or "tool", source=text.encode(), kind="tool"))
@@ -125,7 +136,7 @@ def new_tool(
         file=file,
         text=text,
         actions={action: list(made.inputs) for action, (_, made) in actions.items()},
-        is_known=is_known,
+        is_known=claims.is_known,
         is_added=before is not None,
     )
 
@@ -162,7 +173,12 @@ def _added(before: str, document: dict[str, Any]) -> str:
 
 
 def _actions(
-    examples: Sequence[Sequence[str]], binary: str, described: HelpText | None, claims: Claims, chosen: str | None
+    examples: Sequence[Sequence[str]],
+    binary: str,
+    described: HelpText | None,
+    of_commands: Mapping[str, HelpText],
+    claims: Claims,
+    chosen: str | None,
 ) -> "list[tuple[str, tuple[dict[str, Any], ExampleAction]]]":
     made: dict[str, tuple[dict[str, Any], ExampleAction]] = {}
     contract = claims.contract()
@@ -174,27 +190,55 @@ def _actions(
             raise UsageError(f"`{words[0]}` is another program than `{binary}`", hint="a tool file has one program")
         if action.name in made:
             raise UsageError(f"two examples make the action `{action.name}`", hint="name the first one with --action")
-        about = described.commands.get(action.name) if described is not None else None
-        made[action.name] = (action.document(contract, about), action)
+        command = described.commands.get(words[1]) if described is not None and words[1:2] else None
+        help_text = of_commands.get(words[1], described) if words[1:2] else described
+        takes_number = help_text.takes_number if help_text is not None else lambda _: False
+        about = command.about if command is not None else None
+        made[action.name] = (action.document(contract, about, takes_number), action)
     if described is not None and not examples:
         program = os.path.basename(binary)
-        for command, about in described.commands.items():
-            action = ExampleAction(command.replace("-", "_"), [program, command], {})
-            made[action.name] = (action.document(contract, about), action)
+        for name, command in islice(described.commands.items(), MOST_COMMANDS):
+            action = action_of([program, name, *map(_marked, command.arguments)])
+            made[action.name] = (action.document(contract, command.about), action)
         if not made:
-            action = action_of([program, *(f"<{argument}>" for argument in described.arguments)])
+            action = action_of([program, *map(_marked, described.arguments)])
             made[action.name] = (action.document(contract), action)
     return list(made.items())
 
 
-def _text(document: dict[str, Any], described: HelpText | None, *, is_known: bool) -> str:
+def _marked(argument: str) -> str:
+    """An argument of a help text as an example has it."""
+    return f"<{re.sub(r'[^A-Za-z0-9]+', '_', argument).strip('_').lower()}>"
+
+
+def _text(document: dict[str, Any], described: Mapping[str, HelpText], *, is_known: bool) -> str:
     review = () if is_known else _REVIEW
     lines = [f"# {line}" for line in (*_HEADER, *review)]
     lines += _yaml(document)
-    if described is not None and described.options:
-        lines += ["", "# Options of the program; add those you need to `argv`:"]
-        lines += [f"#   {option}  {about}" for option, about in described.options.items()]
+    for command, found in described.items():
+        lines += _remarks(command, found)
     return "\n".join(lines) + "\n"
+
+
+def _remarks(command: str, found: HelpText) -> Iterator[str]:
+    """What the help of a program says beside the actions, as comments."""
+    more_commands, more_options = len(found.commands) - MOST_COMMANDS, len(found.options) - MOST_OPTIONS
+    if found.usage or found.commands:
+        yield ""
+    if found.usage:
+        yield f"# Usage: {found.usage}"
+    if more_commands > 0:
+        yield f"# It has {more_commands} more commands: see `{command} --help`."
+    if found.commands:
+        yield "# Delete the actions you do not need. An example says more than a list of commands, for instance:"
+        yield f"#   gert tool new NAME --from-help -- {command} {next(iter(found.commands))} --option VALUE"
+    if found.options:
+        yield ""
+        yield f"# Options of `{command}`; add those you need to `argv`:"
+        for option, about in islice(found.options.items(), MOST_OPTIONS):
+            yield f"#   {option}  {about}".rstrip()
+    if more_options > 0:
+        yield f"#   … and {more_options} more: see `{command} --help`"
 
 
 def _yaml(document: dict[str, Any], depth: int = 0) -> Iterator[str]:
@@ -218,14 +262,15 @@ def _flow(value: Any) -> str:
     return value if isinstance(value, str) else str(value).lower()
 
 
-def _help_of(program: str, environ: Mapping[str, str], folder: str) -> str:
-    """What `PROGRAM --help` prints."""
+def _help_of(words: Sequence[str], environ: Mapping[str, str], folder: str) -> str:
+    """What `PROGRAM --help` or `PROGRAM COMMAND --help` prints."""
+    program, *command = words
     found = Programs().find(program, folder, environ)
     if isinstance(found, Failure):
         raise UsageError(found.message, hint="name the program with --program, or give an example instead")
     try:
         printed = read_helper(
-            [found, "--help"],
+            [found, *command, "--help"],
             environment_for((), environ, frozenset()),
             limit=HELP_LIMIT,
             timeout=HELP_TIMEOUT,
@@ -233,10 +278,10 @@ def _help_of(program: str, environ: Mapping[str, str], folder: str) -> str:
         )
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"`{program} --help` cannot be run: {why}", hint="give an example instead") from None
+        raise UsageError(f"`{' '.join(words)} --help` cannot be run: {why}", hint="give an example instead") from None
     text = printed.stdout.decode("utf-8", "replace")
     if not text.strip():
-        raise UsageError(f"`{program} --help` printed nothing", hint="give an example instead")
+        raise UsageError(f"`{' '.join(words)} --help` printed nothing", hint="give an example instead")
     return text
 
 

@@ -6,13 +6,13 @@ Errors have gert's own messages: those of a library may repeat an address or a h
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Any, Final, TypeAlias
 
 import httpx2
 import msgspec
 
 from gert.errors import InputError
+from gert.kernel.foundation.hosts import is_loopback
 from gert.kernel.foundation.text import one_line
 
 ATTEMPTS: Final = 3
@@ -148,14 +148,6 @@ def require_url(text: str) -> httpx2.URL:
     if not url.host or not (url.scheme == "https" or (url.scheme == "http" and is_loopback(url.host))):
         raise VendorError(f"the address of the API must begin with https://, found `{one_line(text, 80)}`")
     return url
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _words(status: int) -> str:

@@ -1,7 +1,8 @@
 """The ledger on Postgres: durable, for many processes on many machines.
 
-An append locks the row of its run in one transaction. Reads are tried again on a new connection when one breaks; a
-transaction whose commit may have been lost looks first whether it was.
+An append to a run that this process wrote last is one statement; any other locks the row of its run in a transaction.
+Reads are tried again on a new connection when one breaks; an append whose commit may have been lost looks first whether
+it was.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.ledger import SqlLedger
+from gert.ecosystem.ledger.postgres.at_once import at_once
 from gert.ecosystem.ledger.postgres.faults import (
     as_gert_error,
     driver,
@@ -94,9 +96,8 @@ class PostgresLedger(SqlLedger):
         now = sql.POSTGRES_NOW if clock is None else "NULL"
         lock = f"{sql.LOCK.replace(' FROM runs', f', {now} FROM runs')} FOR UPDATE OF runs"
         now_query = f"SELECT {sql.POSTGRES_NOW}" if clock is None else None
-        dialect = Dialect(
-            lock=lock, now=now_query, serialize="SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))"
-        )
+        serialize = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))"
+        dialect = Dialect(lock, now_query, serialize, sql.UNCHANGED)
         super().__init__(
             dialect, Sealer(key, keys), read_only=read_only, clock=clock, ids=ids, poll_interval=poll_interval
         )
@@ -217,15 +218,24 @@ class PostgresLedger(SqlLedger):
 
     async def _changed(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
         attempted: list[Batch] = []
+        one = at_once(begin(None))
 
         async def change() -> T:
+            nonlocal one
             pool = await self._opened()
             try:
-                async with pool.acquire(timeout=self._timeout) as connection, connection.transaction():
-                    result = await _run(connection, begin(attempted[-1] if attempted else None))
-                    if isinstance(result, Written):
-                        attempted.append(result.batch)
-                    return result
+                async with pool.acquire(timeout=self._timeout) as connection:
+                    if one is not None:
+                        (statement, values, batch, result), one = one, None
+                        attempted.append(batch)
+                        if await connection.fetch(statement, *values):
+                            return result
+                        attempted.clear()
+                    async with connection.transaction():
+                        result = await _run(connection, begin(attempted[-1] if attempted else None))
+                        if isinstance(result, Written):
+                            attempted.append(result.batch)
+                        return result
             except Exception as error:
                 if is_transient(error):
                     self._give_up(pool)

@@ -1,7 +1,8 @@
 """Runs the transactions and reads of one SQLite file beside an event loop.
 
-Transactions that wait share one commit. One that waits for nothing is committed on the event loop's own thread as
-long as the disk is quick: handing work to a thread and back takes longer than such a commit.
+Transactions that wait share one commit. As long as the disk is quick they are committed on the event loop's own thread:
+one at once, and those that other callers ask for in the same turn of the loop together in the next turn. Handing work to
+a thread and back takes longer than such a commit.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ QUICK_SECONDS: Final = 0.002
 """How long a commit may keep the event loop waiting."""
 
 _MOST_TOGETHER: Final = 256
+_MOST_QUICK: Final = 32
 
 
 class _Task:
@@ -99,6 +101,8 @@ class Executor:
         self._queue: SimpleQueue[_Task | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._queued = 0
+        self._soon: list[_Task] = []
+        self._is_turn_taken = False
         try:
             if read_only:
                 self._near = open_reader(self.file, alone=True, patience=patience)
@@ -145,22 +149,47 @@ class Executor:
 
     async def transact(self, begin: Callable[[], Transaction[T]], on_done: Callable[[T], object]) -> T:
         """Run a transaction; it is committed when this returns, and even if the caller is cancelled."""
-        loop = asyncio.get_running_loop()
-        task = _Task(begin, on_done, loop)
-        if not self._queued and self._took < QUICK_SECONDS and self._writing.acquire(blocking=False):
+        task = _Task(begin, on_done, asyncio.get_running_loop())
+        if self._soon or self._is_turn_taken:
+            self._commit_soon(task)
+        elif self._commit_now([task]):
+            if task.error is not None:
+                raise task.error
+            on_done(task.result)
+            self._is_turn_taken = True
             try:
-                is_done = self._commit([task], patience=0.0)
-            finally:
-                self._writing.release()
-            if is_done:
-                if task.error is not None:
-                    raise task.error
-                on_done(task.result)
                 await asyncio.sleep(0)
-                result: T = task.result
-                return result
-        self._enqueue(task)
+            finally:
+                self._is_turn_taken = False
+            result: T = task.result
+            return result
+        else:
+            self._enqueue(task)
         return await task.future  # type: ignore[no-any-return]
+
+    def _commit_now(self, tasks: Sequence[_Task]) -> bool:
+        """Commit tasks on the event loop, if it does not have to wait for the disk, the thread or another process."""
+        if self._queued or self._took >= QUICK_SECONDS or not self._writing.acquire(blocking=False):
+            return False
+        try:
+            return self._commit(tasks, patience=0.0)
+        finally:
+            self._writing.release()
+
+    def _commit_soon(self, task: _Task) -> None:
+        if not self._soon:
+            task.loop.call_soon(self.flush)
+        self._soon.append(task)
+
+    def flush(self) -> None:
+        """Commit what this turn of the event loop waits for."""
+        tasks, self._soon = self._soon, []
+        if tasks and len(tasks) <= _MOST_QUICK and self._commit_now(tasks):
+            for task in tasks:
+                task.settle()
+        else:
+            for task in tasks:
+                self._enqueue(task)
 
     def _enqueue(self, task: _Task) -> None:
         self._queued += 1
@@ -189,7 +218,7 @@ class Executor:
             task.settle()
 
     def _commit(self, tasks: Sequence[_Task], *, patience: float) -> bool:
-        """Run transactions in one commit; False where another process has the database and there is no time to wait.
+        """Run transactions in one commit; False where nothing was done, since that may take longer than `patience`.
 
         Each fails for its own reasons; where one fails halfway, the commit is undone and each is run alone.
         """
@@ -216,7 +245,10 @@ class Executor:
             if len(tasks) > 1 and isinstance(error, (_HalfDone, sqlite3.Error)):
                 for task in tasks:
                     task.error = task.result = None
-                    self._commit([task], patience=self._patience)
+                if not patience:
+                    return False
+                for task in tasks:
+                    self._commit([task], patience=patience)
             else:
                 self._fail(tasks, error)
         self._took = perf_counter() - began
@@ -262,6 +294,7 @@ class Executor:
 
     async def close(self) -> None:
         """Commit what waits, and close the connections."""
+        self.flush()
         thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)

@@ -4,6 +4,7 @@ from typing import Any
 
 from gert.ecosystem.models.answers import (
     Answer,
+    call_item,
     canonical_arguments,
     event_object,
     message_item,
@@ -80,15 +81,7 @@ def _items(message: ChatMessage) -> list[dict[str, Any]]:
         return [{"type": "function_call_output", "call_id": call_id_of(message), "output": message.content}]
     calls = message.tool_calls or [] if message.role == "assistant" else []
     items = [{"role": message.role, "content": message.content}] if message.content or not calls else []
-    return items + [
-        {
-            "type": "function_call",
-            "call_id": call.id,
-            "name": call.function.name,
-            "arguments": call.function.arguments,
-        }
-        for call in calls
-    ]
+    return items + [call_item(ToolCall(call.function.name, call.function.arguments, call.id)) for call in calls]
 
 
 def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:

@@ -22,6 +22,7 @@ from gert.ecosystem.surfaces.cli.render.output import (
     print_json_line,
 )
 from gert.errors import Exit, GertError, UsageError, code_of, exit_of
+from gert.kernel.foundation.text import os_reason
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -78,7 +79,7 @@ class LazyGroup(click.Group):
             return None
         module = import_module(f"gert.ecosystem.surfaces.cli.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = with_exit_codes(module.command)
-        gc.enable()
+        _collect_again()
         return with_completion(command) if COMPLETE in os.environ else command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
@@ -102,10 +103,9 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            from gert.kernel.foundation.names import did_you_mean
+            from gert.kernel.foundation.names import suggestion
 
-            guess = did_you_mean(args[0], COMMANDS)
-            hint = f"did you mean `{guess}`?" if guess else "run `gert --help` to list the commands"
+            hint = suggestion(args[0], COMMANDS) or "run `gert --help` to list the commands"
             raise UsageError(f"there is no command `{args[0]}`", hint=hint) from None
 
 
@@ -197,8 +197,14 @@ def _complete() -> int:
     """Answer the completion script of a shell."""
     from click.shell_completion import shell_complete
 
-    gc.enable()
+    _collect_again()
     return shell_complete(group, {}, "gert", COMPLETE, os.environ[COMPLETE])
+
+
+def _collect_again() -> None:
+    """Enable garbage collection; what is imported by now stays, so looking through it would be in vain."""
+    gc.freeze()
+    gc.enable()
 
 
 def _system_error(problem: OSError) -> tuple[str, str | None]:
@@ -208,7 +214,7 @@ def _system_error(problem: OSError) -> tuple[str, str | None]:
         return "the working directory no longer exists", "change to a directory that exists"
     full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
     hint = "free space, then run the command again; `gert run list` shows runs to resume" if full else None
-    return f"system error: {(problem.strerror or str(problem)).lower()}", hint
+    return f"system error: {os_reason(problem)}", hint
 
 
 def _flush() -> None:

@@ -2,17 +2,16 @@
 
 import asyncio
 import os
-import sys
 from typing import Any
 
 import click
+import msgspec
 
 from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
-from gert.ecosystem.host.config.machine.process_setup import set_up_process
-from gert.ecosystem.host.operations.access import Access, Refused
-from gert.ecosystem.host.operations.catalogue import Catalogue
+from gert.ecosystem.host.operations.access import Access, Refused, open_access
 from gert.ecosystem.host.operations.table import OPERATIONS
-from gert.errors import GertError, UsageError, exit_of
+from gert.ecosystem.surfaces.start import run_program
+from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
 
 _DEFAULT_PORT = 8765
@@ -94,48 +93,20 @@ async def _serve(
 
 
 def make_access(
-    *,
-    root: str,
-    allow: tuple[str, ...],
-    read_only: bool,
-    policies: tuple[str, ...],
-    require_signed: bool | None,
-    state_dir: str | None,
-    db: str | None,
-    dsn: str | None,
+    *, allow: tuple[str, ...], policies: tuple[str, ...], require_signed: bool | None, **place: Any
 ) -> Access:
     """What callers of this server may do."""
-    base = os.getcwd()
-    real = os.path.realpath(root)
-    if not os.path.isdir(real):
-        raise UsageError(f"there is no folder `{root}`")
-    for each in policies:
-        if not os.path.exists(os.path.join(base, each)):
-            raise UsageError(f"there is no policy `{each}`", hint="a floor that is missing would not hold")
-    os.chdir(real)
-    access = Access(
-        root=real,
-        environ=os.environ,
-        catalogue=Catalogue(real),
-        read_only=read_only,
-        policies=tuple(os.path.join(base, each) for each in policies),
-        require_signed=len(ApprovalKeys(os.environ)) > 0 if require_signed is None else require_signed,
-        state_dir=os.path.join(base, state_dir) if state_dir else None,
-        db=os.path.join(base, db) if db else None,
-        dsn=dsn,
-    )
+    signed = len(ApprovalKeys(os.environ)) > 0 if require_signed is None else require_signed
+    access = open_access(policies=policies, require_signed=signed, **place)
+    for named, file in zip(policies, access.policies, strict=True):
+        if not os.path.exists(file):
+            raise UsageError(f"there is no policy `{named}`", hint="a floor that is missing would not hold")
     if not allow:
         return access
     try:
-        return _with_allowed(access, frozenset(access.runbook(each) for each in allow))
+        return msgspec.structs.replace(access, allow=frozenset(access.runbook(each) for each in allow))
     except Refused as refused:
         raise UsageError(f"--allow: {refused.message}", hint=refused.hint) from None
-
-
-def _with_allowed(access: Access, allow: frozenset[str]) -> Access:
-    import msgspec
-
-    return msgspec.structs.replace(access, allow=allow)
 
 
 def read_toolset(text: str | None) -> frozenset[str] | None:
@@ -162,19 +133,7 @@ def read_address(text: str) -> tuple[str, int]:
 
 def main() -> None:
     """Run the server; an error is one line on standard error."""
-    set_up_process(os.environ)
-    try:
-        command.main(standalone_mode=False)
-    except GertError as problem:
-        click.echo(f"error: {printable(problem.message)}", err=True)
-        if problem.hint:
-            click.echo(f"  hint: {printable(problem.hint)}", err=True)
-        sys.exit(exit_of(problem))
-    except click.ClickException as problem:
-        problem.show()
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+    run_program(command)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from mcp_types import (
 from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.catalogue import Listed
+from gert.ecosystem.host.operations.documents import page
 from gert.ecosystem.host.operations.table import OPERATIONS, perform
 from gert.ecosystem.surfaces.mcp.results import without_hidden
 from gert.errors import GertError
@@ -40,7 +41,6 @@ TEMPLATES: Final = (
 )
 MOST_BYTES: Final = 1024 * 1024
 _PAGE: Final = 100
-_LONGEST: Final = 1000
 
 Context = ServerRequestContext[Any, Any]
 AccessFor = Callable[[Context], Access]
@@ -56,10 +56,12 @@ class Resources:
         """The runbooks and tools of the folder, a page at a time."""
         access = self._access(ctx)
         listed = [*await asyncio.to_thread(access.catalogue.runbooks), *access.catalogue.tools()]
-        start = _start(params, len(listed))
-        shown = [_resource(access, each) for each in listed[start : start + _PAGE]]
-        more = str(start + _PAGE) if start + _PAGE < len(listed) else None
-        return ListResourcesResult(resources=shown, next_cursor=more)
+        try:
+            shown, marks = page(listed, params.cursor if params is not None else None, _PAGE)
+        except Refused as refused:
+            raise MCPError(code=INVALID_PARAMS, message=refused.message) from None
+        resources = [_resource(access, each) for each in shown]
+        return ListResourcesResult(resources=resources, next_cursor=marks.get("next_cursor"))
 
     async def templates(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
         """The forms of resource addresses."""
@@ -101,17 +103,6 @@ class Resources:
         if kind == "traces" and len(names) == 1 and is_run_id(names[0]):
             return await asyncio.to_thread(_trace, access, names[0]), "application/x-ndjson"
         raise Refused("unknown_resource", "there is no such resource")
-
-
-def _start(params: PaginatedRequestParams | None, total: int) -> int:
-    cursor = params.cursor if params is not None else None
-    try:
-        start = int(cursor) if cursor else 0
-    except ValueError:
-        start = -1
-    if not 0 <= start <= total:
-        raise MCPError(code=INVALID_PARAMS, message="the cursor is not one of this list")
-    return start
 
 
 def _resource(access: Access, listed: Listed) -> Resource:

@@ -39,13 +39,14 @@ def agent() -> None:
     """Be `gert-ext-agent`: a durable agent works on a step."""
     from gert.ecosystem.host.config.machine.process_setup import set_up_process
 
-    # It has gert's keys, and its tools are processes of the same user.
     set_up_process(os.environ)
-    from gert.ecosystem.host.agent.agent_step import call_of, execute_agent
+    from gert.ecosystem.host.agent.agent_step import call_of, execute_agent, take_variables
 
     async def execute(step: Step) -> dict[str, Any]:
         try:
             call = call_of(step.call)
+            # Among them are gert's keys, and the tools of the agent are processes of the same user.
+            take_variables(call)
             step.child_run_id = call.agent_run_id
             return await execute_agent(step.inputs, step.vars, step.contract, call, os.environ, _tell)
         except GertError as problem:

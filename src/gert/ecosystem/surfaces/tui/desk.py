@@ -73,9 +73,10 @@ class Desk(msgspec.Struct, kw_only=True):
         return found
 
     def runs(self) -> list[Entry]:
-        """The newest runs of the ledger."""
+        """The newest runs of the ledger, without ended runs of `gert tool try`."""
         with Runs(self.place) as runs:
-            return [entry for _, entry in zip(range(MOST_RUNS), runs.newest(), strict=False)]
+            shown = (entry for entry in runs.newest() if not entry.is_past_trial)
+            return [entry for _, entry in zip(range(MOST_RUNS), shown, strict=False)]
 
     def tickets(self) -> list[TicketView]:
         """The open tickets, oldest first."""

@@ -9,11 +9,11 @@ from rich.text import Text
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Log, Static
 
 from gert.ecosystem.host.approvals.respond import TicketView, Verdict, summary
 from gert.ecosystem.host.config.machine.pager import show_in_pager
+from gert.ecosystem.surfaces.tui.dialog import ESCAPE, Dialog
 from gert.ecosystem.surfaces.tui.feed import LONGEST_LINE
 from gert.ecosystem.surfaces.tui.keys import PAGE, bindings
 from gert.ecosystem.surfaces.tui.text import diff_text, plain
@@ -26,13 +26,11 @@ MOST_LINES: Final = 100_000
 MOST_COPIED: Final = 100_000
 
 
-class Confirm(ModalScreen[str | None]):
+class Confirm(Dialog[str]):
     """A question with several answers; the first, harmless one has the focus."""
 
-    AUTO_FOCUS = ""  # the screen says itself what has the focus
-
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back"),
+        ESCAPE,
         Binding("up,left", "app.focus_previous", show=False),
         Binding("down,right", "app.focus_next", show=False),
     ]
@@ -58,17 +56,13 @@ class Confirm(ModalScreen[str | None]):
         """Answer."""
         self.dismiss((event.button.id or "").removeprefix("choice-"))
 
-    def action_back(self) -> None:
-        """Close without an answer."""
-        self.dismiss(None)
 
-
-class Line(ModalScreen[str | None]):
+class Line(Dialog[str]):
     """One line at the foot of the screen: a search, a filter, a command."""
 
     AUTO_FOCUS = "Input"
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [ESCAPE]
 
     def __init__(self, about: str, text: str = "") -> None:
         super().__init__(classes="line")
@@ -85,15 +79,9 @@ class Line(ModalScreen[str | None]):
         """Answer."""
         self.dismiss(event.value.strip())
 
-    def action_back(self) -> None:
-        """Close without an answer."""
-        self.dismiss(None)
 
-
-class Page(ModalScreen[None]):
+class Page(Dialog[None]):
     """A page of lines: variables, a contract, events, output; saved or opened in a pager."""
-
-    AUTO_FOCUS = ""  # the screen says itself what has the focus
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(PAGE)
 
@@ -113,10 +101,6 @@ class Page(ModalScreen[None]):
         log = self.query_one(Log)
         log.write_lines([line[:LONGEST_LINE] for line in self._lines] or ["(nothing)"], scroll_end=False)
         log.focus()
-
-    def action_back(self) -> None:
-        """Close the page."""
-        self.dismiss(None)
 
     def action_copy(self) -> None:
         """Copy the page to the clipboard, up to a size that terminals take."""
@@ -166,12 +150,10 @@ def show_in_pager_of(app: App[Any], lines: Iterable[str]) -> None:
     app.refresh()
 
 
-class Respond(ModalScreen[Verdict | None]):
+class Respond(Dialog[Verdict]):
     """A ticket: exactly what will run, and the answer to it."""
 
-    AUTO_FOCUS = ""  # the screen says itself what has the focus
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [ESCAPE]
 
     def __init__(self, view: TicketView, actor: str, key: str | None, *, read_only: bool = False) -> None:
         super().__init__(classes="page")
@@ -252,10 +234,6 @@ class Respond(ModalScreen[Verdict | None]):
                 key=self.query_one("#key", Input).value.strip() or None,
             )
         )
-
-    def action_back(self) -> None:
-        """Close without an answer."""
-        self.dismiss(None)
 
 
 def _field(name: str, field: Input) -> ComposeResult:

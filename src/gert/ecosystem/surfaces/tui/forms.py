@@ -8,13 +8,14 @@ import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import Button, Checkbox, Input, Label, Select, Static
 
 from gert.ecosystem.host.operations.catalogue import Listed
 from gert.ecosystem.host.run.options import MODES
 from gert.ecosystem.host.run.world.evidence import attachment
 from gert.ecosystem.surfaces.tui.base import start_work
+from gert.ecosystem.surfaces.tui.dialog import ESCAPE, Dialog
 from gert.ecosystem.surfaces.tui.keys import FORM, bindings
 from gert.ecosystem.surfaces.tui.picker import FilePicker
 from gert.ecosystem.surfaces.tui.text import plain
@@ -47,10 +48,8 @@ class Started(msgspec.Struct, frozen=True):
     scenario: str | None = None
 
 
-class StartForm(ModalScreen[Started | None]):
+class StartForm(Dialog[Started]):
     """The inputs of a runbook, and how to run it; nothing runs before `Start`."""
-
-    AUTO_FOCUS = ""  # the screen says itself what has the focus
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(FORM)
 
@@ -140,10 +139,6 @@ class StartForm(ModalScreen[Started | None]):
                 found[name] = text
         return found
 
-    def action_back(self) -> None:
-        """Close without starting."""
-        self.dismiss(None)
-
 
 def _about(name: str, parameter: Parameter, source: str | None) -> str:
     """What an input takes, in one line."""
@@ -167,12 +162,10 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-class SecretForm(ModalScreen[dict[str, str] | None]):
+class SecretForm(Dialog[dict[str, str]]):
     """The secret inputs of a recorded run: the record does not have them."""
 
-    AUTO_FOCUS = ""  # the screen says itself what has the focus
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [ESCAPE]
 
     def __init__(self, names: Iterable[str], problem: str) -> None:
         super().__init__(classes="page")
@@ -203,10 +196,6 @@ class SecretForm(ModalScreen[dict[str, str] | None]):
         given = {name: value for name, value in values.items() if value}
         self.dismiss(None if event.button.id == "back" else given)
 
-    def action_back(self) -> None:
-        """Close without an answer."""
-        self.dismiss(None)
-
 
 class Evidence(msgspec.Struct, frozen=True):
     """What a person says of a manual step: the evidence, or why not."""
@@ -215,12 +204,10 @@ class Evidence(msgspec.Struct, frozen=True):
     reject: str | None = None
 
 
-class EvidenceForm(ModalScreen[Evidence | None]):
+class EvidenceForm(Dialog[Evidence]):
     """What is to be done, and the evidence that it was."""
 
-    AUTO_FOCUS = ""  # the screen says itself what has the focus
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back"), Binding("f3", "pick", "Choose a file")]
+    BINDINGS: ClassVar[list[BindingType]] = [ESCAPE, Binding("f3", "pick", "Choose a file")]
 
     def __init__(self, path: str, instructions: str, step: ManualStep | None) -> None:
         super().__init__(classes="page")
@@ -329,10 +316,6 @@ class EvidenceForm(ModalScreen[Evidence | None]):
 
     def _say(self, text: str) -> None:
         self.query_one("#problem", Label).update(plain(text, "bold red"))
-
-    def action_back(self) -> None:
-        """Close without an answer; the step waits."""
-        self.dismiss(None)
 
 
 def focus_first(form: Screen[Any]) -> None:

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from gert.ecosystem.host.config.files import read_map
 from gert.errors import UsageError
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 
 CONFIG: Final = "tui.yaml"
 """The file in the user's folder of configuration."""
@@ -167,10 +167,7 @@ def read_keymap(environ: Mapping[str, str]) -> dict[str, str]:
     keymap: dict[str, str] = {}
     for name, keys in found.items():
         if name not in ALL:
-            guess = did_you_mean(name, ALL)
-            raise UsageError(
-                f"`{path}`: there is no action `{name}`", hint=f"did you mean `{guess}`?" if guess else None
-            )
+            raise UsageError(f"`{path}`: there is no action `{name}`", hint=suggestion(name, ALL))
         # A digit is a key, too.
         keymap[name] = str(keys)
     _require_distinct(path, keymap)

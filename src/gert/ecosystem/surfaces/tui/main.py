@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from gert.ecosystem.host.config.machine.process_setup import set_up_process
-from gert.errors import GertError, UsageError, exit_of
-from gert.kernel.foundation.text import printable
+from gert.ecosystem.surfaces.start import run_program
+from gert.errors import UsageError
 
 
 @click.command(
@@ -92,16 +91,4 @@ def _require_terminal(term: str | None, *, accessible: bool) -> None:
 
 def main() -> None:
     """Run the screen; an error is one line on standard error."""
-    set_up_process(os.environ)
-    try:
-        sys.exit(command.main(standalone_mode=False))
-    except GertError as problem:
-        click.echo(f"error: {printable(problem.message)}", err=True)
-        if problem.hint:
-            click.echo(f"  hint: {printable(problem.hint)}", err=True)
-        sys.exit(exit_of(problem))
-    except click.ClickException as problem:
-        problem.show()
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+    run_program(command)

@@ -7,9 +7,9 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import DirectoryTree, Label
 
+from gert.ecosystem.surfaces.tui.dialog import ESCAPE, Dialog
 from gert.ecosystem.surfaces.tui.text import plain
 
 
@@ -21,12 +21,12 @@ class _Files(DirectoryTree):
         return plain(str(label).replace("\n", "?"))
 
 
-class FilePicker(ModalScreen[str | None]):
+class FilePicker(Dialog[str]):
     """The files below a folder: Enter opens a folder or chooses a file, backspace goes up."""
 
     AUTO_FOCUS = "#files"
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back"), Binding("backspace", "up", "Up")]
+    BINDINGS: ClassVar[list[BindingType]] = [ESCAPE, Binding("backspace", "up", "Up")]
 
     def __init__(self, folder: str) -> None:
         super().__init__(classes="page")
@@ -50,7 +50,3 @@ class FilePicker(ModalScreen[str | None]):
         self._folder = os.path.dirname(self._folder)
         self.query_one(_Files).path = self._folder
         self.query_one("#folder", Label).update(self._title())
-
-    def action_back(self) -> None:
-        """Close without a file."""
-        self.dismiss(None)

@@ -22,7 +22,7 @@ from gert.ecosystem.surfaces.tui.feed import RunFeed, Update, output_lines
 from gert.ecosystem.surfaces.tui.forms import EvidenceForm, SecretForm
 from gert.ecosystem.surfaces.tui.keys import RUN, Key, bindings
 from gert.ecosystem.surfaces.tui.output import OutputLog
-from gert.ecosystem.surfaces.tui.status_line import RunState, status_text
+from gert.ecosystem.surfaces.tui.status_line import CONDITIONAL, RunState, status_text
 from gert.ecosystem.surfaces.tui.step_pane import StepPane
 from gert.ecosystem.surfaces.tui.steps import Node, StepTree
 from gert.ecosystem.surfaces.tui.text import event_lines
@@ -68,6 +68,7 @@ class RunScreen(DeskScreen):
         self._rest = 0
         self._spent = time.process_time()
         self._was_over = False
+        self._possible: frozenset[str] = frozenset()
 
     @property
     def steps(self) -> StepTree:
@@ -83,6 +84,11 @@ class RunScreen(DeskScreen):
     def state(self) -> RunState:
         """How the run is."""
         return RunState(self.status, self.steps, self._tickets, by_step=self.desk.steps, advanced=self._advanced)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys vanish where the run leaves nothing to do for them."""
+        is_possible = action not in CONDITIONAL or action in self._possible
+        return is_possible and super().check_action(action, parameters)
 
     # --- the layout
 
@@ -141,6 +147,9 @@ class RunScreen(DeskScreen):
             self.notify(printable(note), severity="warning", markup=False)
         self._show_objections()
         self._show_status()
+        if (possible := self.state.possible) != self._possible:
+            self._possible = possible
+            self.refresh_bindings()
         if self.status not in _OPEN and not update.is_behind and not self._was_over:
             self._was_over = True
             self._select_failed()
@@ -233,9 +242,7 @@ class RunScreen(DeskScreen):
 
     def action_approvals(self) -> None:
         """Open the ticket that the run waits for."""
-        if not self._tickets:
-            self.say("the run waits for no approval")
-        else:
+        if self._tickets:
             start_work(self, "advance", self.respond, self._ticket)
 
     def action_rerun(self) -> None:
@@ -274,7 +281,7 @@ class RunScreen(DeskScreen):
         """The preview of the step that waits for approval."""
         request = self._ticket.ticket.request if self._tickets else None
         if request is None or request.preview is None:
-            self.say("no step with a preview waits for approval")
+            self.say("the step that waits for approval has no preview")
         else:
             lines = map(printable, masked(request.preview).splitlines())
             self.app.push_screen(Page(f"preview of {request.place}", lines))

@@ -1,7 +1,7 @@
 """The line of status: what the run does, what it waits for and the key for that. Without a screen."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from rich.text import Text
@@ -9,6 +9,10 @@ from rich.text import Text
 from gert.ecosystem.surfaces.tui.steps import Node, StepTree
 from gert.ecosystem.surfaces.tui.text import RISKS, RUN_MARKS, seconds, status_words, utc_now
 from gert.kernel.foundation.text import one_line, printable
+
+CONDITIONAL: Final = ("advance", "approvals", "preview", "rerun")
+"""Actions of the screen that not every run allows at every time."""
+NOT_ENDED: Final = ("starting", "running", "waiting", "cut-off")
 
 
 class RunState(msgspec.Struct, frozen=True):
@@ -46,12 +50,23 @@ class RunState(msgspec.Struct, frozen=True):
         if self.tickets:
             return f"{len(self.tickets)} approval{'s' if len(self.tickets) > 1 else ''}: a"
         manual = next((node for node in self.steps.waiting if node.kind == "manual"), None)
-        if manual is not None:
+        if manual is not None and self.status == "running":
             return f"{manual.name}: enter"
         if self.status == "cut-off":
             return "interrupted: enter resumes"
         held = self.held
         return f"{held.name}: enter begins it" if held is not None else ""
+
+    @property
+    def possible(self) -> frozenset[str]:
+        """Those of the `CONDITIONAL` actions that have something to act on now."""
+        found = {
+            "advance": bool(self.waits_for),
+            "approvals": bool(self.tickets),
+            "preview": any(view.ticket.request.preview is not None for view in self.tickets),
+            "rerun": self.status not in NOT_ENDED,
+        }
+        return frozenset(name for name in CONDITIONAL if found[name])
 
 
 def status_text(state: RunState, selected: Node | None, problem: str = "") -> Text:

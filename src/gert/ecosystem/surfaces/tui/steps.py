@@ -10,6 +10,7 @@ from gert.kernel.events.path import child, split
 from gert.kernel.foundation.text import one_line
 from gert.kernel.runbook.documents.steps import BranchStep, GroupStep, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.program import Program
+from gert.kernel.template.placeholders import with_placeholders
 
 LONGEST: Final = 60
 MARKS: Final = {
@@ -120,7 +121,7 @@ class StepTree:
             at = child(path or None, step.id or f"{step.type}#{index + 1}")
             node = self._at(at)
             node.status, node.kind = "pending", step.type
-            node.title = step.title.source if step.title is not None else ""
+            node.title = with_placeholders(step.title) if step.title is not None else ""
             if isinstance(step, BranchStep):
                 for name, arm in zip(step.names, step.branches, strict=True):
                     self._plan(arm.steps, child(at, name))
@@ -159,6 +160,7 @@ class StepTree:
         if node is None:
             return
         node.status, node.kind, node.start = "running", said.step_type, said
+        node.title = said.title or node.title
         node.began, node.duration, node.waits = parse_timestamp(event.timestamp), "", ""
         if said.step_type == "manual":
             node.status, node.waits = "waiting", "a person"

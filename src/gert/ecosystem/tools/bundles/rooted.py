@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from gert.errors import ToolPermanentError, UsageError
+from gert.kernel.foundation.text import os_reason
 
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -94,8 +95,7 @@ class Rooted:
         try:
             yield
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise ToolPermanentError(f"`{path}` cannot be opened: {why}") from error
+            raise ToolPermanentError(f"`{path}` cannot be opened: {os_reason(error)}") from error
 
 
 def parts_of(path: str) -> list[str]:

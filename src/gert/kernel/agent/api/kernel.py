@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from copy import copy
 from datetime import datetime
-from types import TracebackType
 from typing import Self
 
 from pydantic import BaseModel
@@ -70,12 +69,14 @@ from gert.kernel.agent.types.api import (
 from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
 from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.agent.parts import ToolOutcome
+from gert.kernel.events.started_by import NO_RUN, StartedBy
 from gert.kernel.foundation.arguments import checks_arguments
+from gert.kernel.foundation.closable import Closable
 from gert.kernel.ledger.build_batch import Entry
 
 
 @checks_arguments
-class AgentKernel:
+class AgentKernel(Closable):
     """Runs model and tool steps once, records them, and replays them from the ledger afterwards.
 
     It belongs to the event loop it is first used in. Close it when all work is done, or use it as an asynchronous
@@ -93,6 +94,7 @@ class AgentKernel:
         policy: KernelPolicy | None = None,
         approvals: ApprovalPort | None = None,
         prices: MaxCost | None = None,
+        started_by: StartedBy = NO_RUN,
     ) -> None:
         ordered = order_middleware(middleware or ())
         self.policy = policy or KernelPolicy()
@@ -111,7 +113,7 @@ class AgentKernel:
         for each in ordered:
             if (learn := getattr(each, "bind_capabilities", None)) is not None:
                 learn(self._tools.capabilities)
-        self.run_log = self._log = RunLog(self.ledger)
+        self.run_log = self._log = RunLog(self.ledger, started_by)
         self.approvals = Approvals(self._log, approvals)
         self._models = ModelSteps(self._log, model_port, self._tools, ordered)
         self._tool_steps = ToolSteps(self._log, self._tools, ordered, loop)
@@ -128,14 +130,6 @@ class AgentKernel:
         self._open_calls.close()
         await self._loop.until(self._open_calls.when_idle)
         await self.store.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # Runs
 

@@ -11,7 +11,7 @@ from gert.kernel.agent.api.notes import as_json
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.steps.error_text import error_text
 from gert.kernel.agent.types.api import PauseTicket, RunLease, RunRef, TenantContext
-from gert.kernel.events.agent import PauseRequested, ResumeRequested, RunEnded, RunStarted, RunSummary
+from gert.kernel.events.agent import PauseRequested, ResumeRequested, RunEnded, RunSummary
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
@@ -35,7 +35,7 @@ class Lifecycle:
     async def start(self, tenant: TenantContext, run_id: str | None, tools: Sequence[ToolSignature]) -> RunRef:
         """Start a run; RunExists if it has started."""
         name = run_id if run_id is not None else self._log.ledger.new_id()
-        await self._log.start(name, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
+        await self._log.start(name, tenant.tenant_id, self._log.run_started(tools))
         return RunRef(name, tenant.tenant_id)
 
     async def begin(self, tenant: TenantContext, run_id: str | None, tools: Sequence[ToolSignature]) -> RunRef:
@@ -43,7 +43,7 @@ class Lifecycle:
         if run_id is None:
             return await self.start(tenant, None, tools)
         if await self._log.ledger.head(run_id) is None:
-            await self._log.ensure_started(run_id, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
+            await self._log.ensure_started(run_id, tenant.tenant_id, self._log.run_started(tools))
         require_agent_run(await self._log.head(run_id), tenant.tenant_id)
         return RunRef(run_id, tenant.tenant_id)
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
-from types import TracebackType
 
 from gert.errors import RunError
 
@@ -85,9 +84,7 @@ class _InFlight:
         self._counts[name] = self._counts.get(name, 0) + 1
         self._token = _INSIDE.set(_INSIDE.get() | {self._step})
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         name = self._step[1:]
         left = self._counts[name] - 1
         if left:

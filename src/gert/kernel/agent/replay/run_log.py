@@ -3,7 +3,7 @@
 Everything here awaits only the ledger. Guards run inside the append, while no other process can append to the run.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -13,9 +13,11 @@ from gert.kernel.agent.middleware.conditions import Refusal
 from gert.kernel.agent.replay.call_cache import CallCache
 from gert.kernel.agent.replay.in_flight import InFlight
 from gert.kernel.agent.types.api import TenantContext
-from gert.kernel.events.agent import RunEnded, RunReopened
+from gert.kernel.events.agent import RunEnded, RunReopened, RunStarted
+from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
+from gert.kernel.events.started_by import NO_RUN, StartedBy
 from gert.kernel.ledger.build_batch import Entry, build_batch, require_agent_run
 from gert.kernel.ledger.limits import check_name
 from gert.kernel.ledger.port import Ledger
@@ -49,15 +51,21 @@ class _NotDue(Exception):
 class RunLog:
     """Reads and appends the runs of a kernel.
 
+    started_by: the run that started this process, which the first event of a run names
     in_flight: the steps that this process is running now
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, started_by: StartedBy = NO_RUN) -> None:
         self.ledger = ledger
+        self.started_by = started_by
         self.in_flight = InFlight()
         self.cache = CallCache(ledger)
 
     # --- appending
+
+    def run_started(self, tools: Iterable[ToolSignature], forked_from: str | None = None) -> Entry:
+        """Return the first entry of a run."""
+        return Entry(RunStarted(tool_signatures=tuple(tools), forked_from=forked_from, **self.started_by._asdict()))
 
     async def start(self, run_id: str, tenant: str, entry: Entry) -> Written:
         """Start a run; RunExists if it has started."""

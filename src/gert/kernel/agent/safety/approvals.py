@@ -1,6 +1,6 @@
 """Approvals of tool calls by people: ordinary tickets in the ledger, under the same rules as those of runbooks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
@@ -41,6 +41,24 @@ class ProgramPlace(NamedTuple):
     host: str
 
 
+class CallDetails(NamedTuple):
+    """What a call would do, as its approver sees it and its approval binds it.
+
+    contract: what the tool declares about itself
+    command: the command or call that would be made, without the values of secrets
+    program: where the program of the tool is found; an approval covers no other
+    plan: what a runner would execute; its id and its date are given when the call is made
+    """
+
+    contract: Mapping[str, Any] = {}
+    command: dict[str, Any] | None = None
+    program: ProgramPlace | None = None
+    plan: dict[str, Any] | None = None
+
+
+NO_DETAILS: Final = CallDetails()
+
+
 class GatedCall(NamedTuple):
     """A call that needs the approval of people, and the request as they see it."""
 
@@ -71,14 +89,11 @@ class Approvals:
         key: str,
         arguments: Any,
         tool: ToolFingerprint | None,
-        program: ProgramPlace | None = None,
+        details: CallDetails = NO_DETAILS,
     ) -> GatedCall:
-        """Build the request for a call, bound to the tool, its arguments and what an approval must satisfy.
-
-        program: where the program of the tool is found; an approval covers no other
-        """
-        names = [*gate.approvers]
-        contract: dict[str, Any] = {"approval": gate.demands}
+        """Build the request for a call, bound to the tool, its arguments and what an approval must satisfy."""
+        names, program = [*gate.approvers], details.program
+        contract: dict[str, Any] = {**details.contract, "approval": gate.demands}
         if tool is not None:
             contract |= {"tool_version": tool.tool_version, "schema_version": tool.schema_version}
         if program is not None:
@@ -104,6 +119,8 @@ class Approvals:
             approval_timeout=float(gate.timeout_seconds),
             notify=gate.notify,
             tool_digest=None if tool is None else f"sha256:{tool.schema_hash}",
+            command=details.command,
+            plan=details.plan,
             run_kind="agent",
             program=program.program if program is not None else None,
             folder=program.folder if program is not None else None,

@@ -9,7 +9,7 @@ from gert.kernel.agent.middleware.base import PassThroughMiddleware, PreparedToo
 from gert.kernel.agent.middleware.conditions import Conditions, Refusal
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.replay.run_log import RunLog, refuse_if_blocked
-from gert.kernel.agent.safety.approvals import Approvals, Opening, ProgramPlace
+from gert.kernel.agent.safety.approvals import NO_DETAILS, Approvals, CallDetails, Opening
 from gert.kernel.agent.safety.config import SafetyPolicyConfig
 from gert.kernel.agent.safety.records import Call, decision
 from gert.kernel.agent.safety.review import Denial, Review
@@ -76,9 +76,9 @@ class SafetyPolicyMiddleware(PassThroughMiddleware):
         except GertError:
             return None
 
-    async def program(self, call: Call, arguments: Any) -> ProgramPlace | None:
-        """Return where the program of a call is found; functions have none."""
-        return None
+    async def details(self, call: Call, arguments: Any) -> CallDetails:
+        """Return what a call would do; of a function, nothing is known."""
+        return NO_DETAILS
 
     # --- the hook
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from gert.errors import PolicyViolationError
 from gert.kernel.agent.middleware.conditions import Guard, Refusal
 from gert.kernel.agent.replay.run_log import RunLog
-from gert.kernel.agent.safety.approvals import Approvals, ProgramPlace
+from gert.kernel.agent.safety.approvals import Approvals, CallDetails
 from gert.kernel.agent.safety.config import ToolSafetyPolicy
 from gert.kernel.agent.safety.records import Call, decision
 from gert.kernel.agent.types.api import TenantContext, ToolFingerprint
@@ -41,8 +41,8 @@ class Office(Protocol):
         """Return the identity of a tool; None if it is not known."""
         ...
 
-    async def program(self, call: Call, arguments: Any) -> ProgramPlace | None:
-        """Return where the program of a call is found, if it has one."""
+    async def details(self, call: Call, arguments: Any) -> CallDetails:
+        """Return what a call would do; Refused if it could not be made."""
         ...
 
 

@@ -6,9 +6,7 @@ from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-import msgspec
-
-from gert.errors import ApprovalRequiredError, GertError
+from gert.errors import ApprovalRequiredError, GertError, Refused
 from gert.kernel.agent.middleware.conditions import Refusal
 from gert.kernel.agent.safety.approvals import HUMAN, can_use
 from gert.kernel.agent.safety.config import ApprovalGatePolicy, InvariantRule, ToolLimitPolicy
@@ -21,6 +19,7 @@ from gert.kernel.agent.steps.tool_events import duplicate_call
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.foundation.json_path import Absent, follow
+from gert.kernel.foundation.lenient_json import json_object
 from gert.kernel.ledger.record import CallLimit, Head, Held
 
 RUN_LIMIT: Final = "limit:max_calls_per_run"
@@ -175,8 +174,11 @@ async def _ask_people(review: Review, office: Office, gate: ApprovalGatePolicy) 
         reason = "it needs signed approvals, and no key to verify them with is set (GERT_APPROVAL_KEY_…)"
         return review.deny(HUMAN, "approval_unverifiable", reason)
     key = approval_key_of(call, review.semantic_key)
-    program = await office.program(call, review.arguments)
-    gated = approvals.gated_call(call, gate, key, review.arguments, office.fingerprint(call.tool_name), program)
+    try:
+        details = await office.details(call, review.arguments)
+    except Refused as refusal:
+        return review.deny(HUMAN, "call_refused", f"{refusal.message} ({refusal.rule})")
+    gated = approvals.gated_call(call, gate, key, review.arguments, office.fingerprint(call.tool_name), details)
     standing, found = await approvals.standing(gated)
     if standing == "rejected" and found is not None:
         by = f"`{found.record.by}`" if found.record.by else "an approver"
@@ -246,12 +248,7 @@ async def _verifications(review: Review, office: Office, rule: InvariantRule) ->
 
 def _read_verification(text: str) -> dict[str, bool]:
     """Read a verification: `{"recipient": "…", "verified": true}`, or `{"verified_recipients": ["…"]}`."""
-    try:
-        data = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return {}
-    if not isinstance(data, dict):
-        return {}
+    data = json_object(text)
     listed = data.get("verified_recipients")
     said = {name: True for name in listed if isinstance(name, str)} if isinstance(listed, list) else {}
     if isinstance(data.get("recipient"), str):

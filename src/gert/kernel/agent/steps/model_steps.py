@@ -41,7 +41,7 @@ from gert.kernel.agent.steps.question import Question, drift, question_of, recor
 from gert.kernel.agent.steps.tool_visibility import after_middleware, allowed, visibility_of
 from gert.kernel.agent.steps.tools import Tools
 from gert.kernel.agent.types.api import ModelInput, StepModelResult
-from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunStarted
+from gert.kernel.events.agent import ModelCompleted, ModelRequested
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.names import is_run_id
@@ -282,8 +282,8 @@ class ModelSteps:
             # The fork of a pinned run is pinned to the same tools.
             pinned = await self._pins.of(step.run_id) if step.tool_drift == "pin" else None
             tools = self._tools.signatures() if pinned is None else tuple(sorted(pinned))
-            started = RunStarted(tool_signatures=tools, forked_from=step.run_id)
-            await self._log.ensure_started(fork, step.tenant.tenant_id, Entry(started))
+            started = self._log.run_started(tools, forked_from=step.run_id)
+            await self._log.ensure_started(fork, step.tenant.tenant_id, started)
         found = await self.run(structs.replace(step, run_id=fork, replay_policy="strict", forked_from=step.run_id))
         return replace(found, forked_from_run_id=step.run_id, drift_fields=fields)
 

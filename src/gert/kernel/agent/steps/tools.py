@@ -12,7 +12,7 @@ from gert.kernel.agent.types.api import ToolFingerprint
 from gert.kernel.agent.types.serde import plain_model
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, canonicalize_json_object
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 
 Arguments = BaseModel | Mapping[str, object] | str
 _CHECKING = ("validate", "fingerprint", "tool", "reconcile")
@@ -49,8 +49,7 @@ class Tools:
         """Return a tool by name; ToolNotFound if it is not registered."""
         known = {tool.name: tool for tool in self.port.to_all_tool_definitions()}
         if name not in known:
-            meant = did_you_mean(name, known)
-            hint = f"did you mean `{meant}`?" if meant else f"registered: {', '.join(sorted(known)) or 'none'}"
+            hint = suggestion(name, known) or f"registered: {', '.join(sorted(known)) or 'none'}"
             # Models invent names of any length.
             raise ToolNotFound(f"there is no tool `{name[:64]}`", hint=hint)
         return known[name]

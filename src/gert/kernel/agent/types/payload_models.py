@@ -51,6 +51,8 @@ class RunStartedPayload(PayloadModel):
     kind: Literal["run_started"] = "run_started"
     tool_signatures: list[ToolSignatureRecord] = Field(default_factory=list)
     forked_from: str | None = None
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
 
 
 class RunEndedPayload(PayloadModel):

@@ -11,11 +11,15 @@ class RunStarted(Payload, frozen=True, kw_only=True):
 
     tool_signatures: the tools registered at the start; a run can be pinned to them
     forked_from: the run this one was forked from
+    parent_run_id: the run whose step or tool started the agent
+    root_run_id: the first of the runs that started each other; None if no run started the agent
     """
 
     type: ClassVar[str] = "run_started"
     tool_signatures: tuple[ToolSignature, ...] = ()
     forked_from: str | None = None
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
 
 
 class RunEnded(Payload, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ class RunStart(Payload, frozen=True, kw_only=True):
     scenario: the scenario that answers, in a replay
     start: everything a later process needs to resume the run
     parent_run_id: the run that started this one: the one it is a rerun of, or the one whose tool called gert
+    root_run_id: the first of the runs that started each other; None if no run started this one, or it is a rerun
     principal: the actor, where it is not a human: an agent that started the run through a server
     require_signed: approvals of this run need a signature, whatever policies say
     """
@@ -45,6 +46,7 @@ class RunStart(Payload, frozen=True, kw_only=True):
     kind: RunKind = "runbook"
     scenario: str | None = None
     parent_run_id: str | None = None
+    root_run_id: str | None = None
     start: Start | None = None
     principal: Principal | None = None
     require_signed: bool = False
@@ -105,6 +107,7 @@ class RunForked(Payload, frozen=True, kw_only=True):
 
     source_run_id: the run the answers come from
     from_step: the first step that runs live
+    source_root_run_id: the root of the other run, where a run started it
     source_chain_hash: the head of the other run's chain when its answers were taken
     """
 
@@ -113,6 +116,7 @@ class RunForked(Payload, frozen=True, kw_only=True):
     from_step: str
     source_chain_hash: str
     answered: int
+    source_root_run_id: str | None = None
 
 
 class RunCancelled(Payload, frozen=True, kw_only=True):

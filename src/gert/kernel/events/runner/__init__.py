@@ -13,6 +13,7 @@ class PlanCreated(Payload, frozen=True, kw_only=True):
     digest: of the plan as it was authorized
     plan: the whole plan; it holds a `secret_ref` and never a secret
     parent_run_id: the run whose step the plan executes
+    root_run_id: the first of the runs that started each other; None if no run asked for the plan
     actor: who asked for the plan
     """
 
@@ -24,6 +25,7 @@ class PlanCreated(Payload, frozen=True, kw_only=True):
     runner_id: str
     plan: dict[str, Any]
     parent_run_id: str | None = None
+    root_run_id: str | None = None
     actor: str | None = None
 
 

@@ -10,7 +10,7 @@ from gert.kernel.events.agent.parts import Message
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.ledger.spans.open_spans import OpenSpans, approval_event
-from gert.kernel.ledger.spans.span import link_to, parent_of, span_id_of
+from gert.kernel.ledger.spans.span import parent_of, span_id_of
 
 RUN: Final = "run"
 _TURN: Final = re.compile(r"(?:^|_)turn_(\d{1,9})(?:_|$)")
@@ -79,17 +79,16 @@ def provider_of(model: str) -> str:
 def _begin(spans: OpenSpans, event: Envelope, said: says.RunStarted | says.RunReopened) -> None:
     outer = parent_of(event.run_id)
     forked_from = said.forked_from if isinstance(said, says.RunStarted) else None
-    links = [link_to(forked_from, "forked_from")] if forked_from else []
+    caller = said.parent_run_id if isinstance(said, says.RunStarted) else None
+    links = spans.join(caller, said.root_run_id) if isinstance(said, says.RunStarted) else []
+    links += [spans.link_to(forked_from, "forked_from")] if forked_from else []
     if isinstance(said, says.RunReopened):
-        links.append(link_to(event.run_id, "reopened"))
-    caller = event.data.get("parent_run_id")
-    if isinstance(caller, str) and caller:
-        links.append(link_to(caller, "parent"))
+        links.append(spans.link_to(event.run_id, "reopened"))
     spans.begin(
         RUN,
         "invoke_agent",
         event,
-        parent_id=span_id_of(outer, 1) if outer is not None else None,
+        parent_id=span_id_of(outer, 1) if outer is not None else spans.caller,
         links=links,
         gen_ai__operation__name="invoke_agent",
         gen_ai__conversation__id=event.run_id,

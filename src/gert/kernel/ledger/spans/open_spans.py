@@ -3,6 +3,8 @@
 from collections.abc import Hashable
 from typing import Any, Final, Literal
 
+import msgspec
+
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.runbook import approvals
 from gert.kernel.ledger.spans.span import (
@@ -12,6 +14,7 @@ from gert.kernel.ledger.spans.span import (
     bounded,
     clipped,
     content,
+    link_to,
     nanoseconds,
     span_id_of,
     trace_id_of,
@@ -37,6 +40,7 @@ class OpenSpans:
 
     captures: prompts, arguments, results and messages of errors become attributes
     keys: of open spans, by the step key of an agent
+    caller: the span of the run that started this one, in the same trace
     """
 
     def __init__(self, run_id: str, *, captures: bool) -> None:
@@ -44,9 +48,24 @@ class OpenSpans:
         self.captures = captures
         self.ended: list[Span] = []
         self.keys: dict[str, Hashable] = {}
+        self.caller: str | None = None
         self._trace = trace_id_of(run_id)
         self._nodes: dict[Hashable, _Node] = {}
         self._dropped = 0
+
+    def join(self, parent_run_id: str | None, root_run_id: str | None) -> list[Link]:
+        """Join the trace of the run that started this one; return a link where its root is not on record."""
+        if parent_run_id is None:
+            return []
+        if root_run_id is None:
+            return [link_to(parent_run_id, "parent")]
+        self._trace = trace_id_of(root_run_id)
+        self.caller = span_id_of(parent_run_id, 1)
+        return []
+
+    def link_to(self, run_id: str, relation: str) -> Link:
+        """Return a link to the span of a run of the same tree, which is in the same trace."""
+        return msgspec.structs.replace(link_to(run_id, relation), trace_id=self._trace)
 
     def get(self, key: Hashable) -> Span | None:
         """Return an open span."""

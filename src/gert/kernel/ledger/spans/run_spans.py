@@ -9,7 +9,7 @@ from gert.kernel.events.payload import Payload, UnknownEvent
 from gert.kernel.ledger.spans.agent import fold_agent
 from gert.kernel.ledger.spans.open_spans import OpenSpans
 from gert.kernel.ledger.spans.runbook import fold_runbook
-from gert.kernel.ledger.spans.span import Span, link_to, nanoseconds
+from gert.kernel.ledger.spans.span import Span, nanoseconds
 
 RUN: Final = "run"
 
@@ -57,12 +57,14 @@ def fold_runner(spans: OpenSpans, event: Envelope, said: Payload) -> None:
     """Fold one event of a runner execution: one call of a vendor."""
     match said:
         case runner.PlanCreated():
+            links = spans.join(said.parent_run_id, said.root_run_id)
             spans.begin(
                 RUN,
                 f"execute_tool {said.skill_id}",
                 event,
                 kind="client",
-                links=[link_to(said.parent_run_id, "parent")] if said.parent_run_id else [],
+                links=links,
+                parent_id=spans.caller,
                 gen_ai__operation__name="execute_tool",
                 gen_ai__tool__name=said.skill_id,
                 gen_ai__tool__type="extension",

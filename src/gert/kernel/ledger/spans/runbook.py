@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.path import child
 from gert.kernel.events.payload import Payload
 from gert.kernel.ledger.spans.open_spans import OpenSpans, approval_event
-from gert.kernel.ledger.spans.span import link_to, nanoseconds
+from gert.kernel.ledger.spans.span import link_to, nanoseconds, trace_id_of
 
 RUN: Final = "run"
 _Key = str | tuple[str, str]
@@ -41,11 +43,12 @@ def fold_runbook(spans: OpenSpans, event: Envelope, said: Payload) -> None:
 
 
 def _start(spans: OpenSpans, event: Envelope, said: says.RunStart) -> None:
-    links = [link_to(said.parent_run_id, "parent")] if said.parent_run_id else []
+    links = spans.join(said.parent_run_id, said.root_run_id)
     span = spans.begin(
         RUN,
         f"invoke_workflow {said.runbook}",
         event,
+        parent_id=spans.caller,
         links=links,
         gen_ai__operation__name="invoke_workflow",
         gen_ai__workflow__name=said.runbook,
@@ -202,6 +205,7 @@ def _marks(spans: OpenSpans, event: Envelope, said: Payload, key: _Key) -> None:
         case says.RunAdopted():
             spans.mark(RUN, "run.adopted", event, gert__actor=said.actor)
         case says.RunForked():
+            _relink(spans, said)
             spans.mark(RUN, "run.forked", event, gert__run__id=said.source_run_id, gert__step__id=said.from_step)
         case says.RunCancelled():
             spans.mark(RUN, "run.cancelled", event)
@@ -209,3 +213,11 @@ def _marks(spans: OpenSpans, event: Envelope, said: Payload, key: _Key) -> None:
             spans.mark(RUN, "finally", event, gert__run__status=said.status)
         case _:
             pass
+
+
+def _relink(spans: OpenSpans, said: says.RunForked) -> None:
+    """Link a rerun to the run that it repeats in the trace of that run's root."""
+    span = spans.get(RUN)
+    if span is not None and said.source_root_run_id is not None:
+        link = link_to(said.source_run_id, "parent")
+        span.links = [msgspec.structs.replace(link, trace_id=trace_id_of(said.source_root_run_id))]

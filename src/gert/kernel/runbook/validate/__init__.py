@@ -6,8 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.runbook.document import Document
-from gert.kernel.runbook.documents.project import Config
-from gert.kernel.runbook.finding import Finding, Severity, error, in_order
+from gert.kernel.runbook.documents.policy import PolicyFile
+from gert.kernel.runbook.documents.project import PROJECT_FILE, Config
+from gert.kernel.runbook.finding import Finding, Severity, error, in_order, note
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain import (
@@ -99,10 +100,18 @@ def _config(model: Config, program: Program | None, facts: Facts) -> Iterator[Fi
             yield error("D45", ("policies", index), f"every run is refused: {facts.refused[path]}", hint)
 
 
+def _policy(model: PolicyFile, program: Program | None, facts: Facts) -> Iterator[Finding]:
+    """D55: a policy that no run applies looks like a rule and is none."""
+    yield from governance.policy_rules(model, facts)
+    if facts.is_unapplied:
+        message = "the project does not name this policy, so its runs apply it only if `--policy` or GERT_POLICY does"
+        yield note("D55", (), message, f"add it, or its folder, to `policies` of {PROJECT_FILE}")
+
+
 DOMAIN: Final[Mapping[str, Callable[[Any, Program | None, Facts], Iterator[Finding]]]] = {
     "runbook": _runbook,
     "tool": lambda model, _, facts: tool_file(model, facts),
-    "policy": lambda model, _, facts: governance.policy_rules(model, facts),
+    "policy": _policy,
     "policy-test": lambda model, _, __: policy_test_file(model),
     "skill": lambda model, _, __: skill_file(model),
     "secrets-policy": lambda model, _, __: secrets_policy_file(model),

@@ -107,6 +107,7 @@ _ROWS: Final = (
     ("D52", "tool templates name declared inputs", "Any other name renders as nothing."),
     ("D53", "`argv` begins with the program", "With `binary`, its first word is dropped."),
     ("D54", "secrets stay off command lines", "Other users of a machine can read them there."),
+    ("D55", "policies are in force", "A note: the project names the file or its folder."),
     ("D56", "previews are well formed", "One command without writes, for an action with writes."),
     ("D60", "scenarios answer existing steps", "Their steps, tools and inputs exist in the runbook."),
     ("D61", "expectations can be met", "Their steps exist and do not contradict each other."),

@@ -37,6 +37,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Paths in a project or configuration that do not exist."""
     refused: Mapping[str, str] = {}
     """Paths of its policies that would make every run fail, with the reason."""
+    is_unapplied: bool = False
+    """Whether the file is a policy in a project that does not name it."""
 
 
 NO_FACTS: Final = Facts()

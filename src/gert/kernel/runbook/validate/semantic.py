@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-import jsonschema_rs
-
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.finding import Finding, Path, error
@@ -22,7 +20,10 @@ RuleMessage: TypeAlias = tuple[str, str, str | None]
 
 @cache
 def _validator(kind: str) -> Any:
-    return jsonschema_rs.Draft202012Validator(schema_of(kind))
+    import jsonschema_rs  # slow to import, and many commands validate nothing
+
+    # The engine of patterns that does not backtrack: our schemas need no other.
+    return jsonschema_rs.Draft202012Validator(schema_of(kind), pattern_options=jsonschema_rs.RegexOptions())
 
 
 def semantic(document: Document) -> Iterator[Finding]:

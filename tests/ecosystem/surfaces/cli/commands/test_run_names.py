@@ -1,10 +1,12 @@
 """A run is named the same way by every command: its id, a unique prefix of it, or `last`; with and without `--run`."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.ecosystem.surfaces.cli.workbench import Project, note
+from tests.ecosystem.surfaces.cli.workbench import Project, note, of_type
 
 ASKS = {"rules": [{"writes": ["disk"], "action": "require-approval"}, {"default": "allow"}]}
 
@@ -79,7 +81,7 @@ def test_a_rerun_and_a_scenario_find_the_run(made: Project, tmp_path: Path) -> N
 )
 def test_what_names_no_run_is_refused(made: Project, command: str, named: list[str], message: str) -> None:
     if command == "logs" and len(named) > 1:
-        message = "no output of a step `last`"
+        message = "has not run a step `last`"
     if command.startswith("trace") and named == ["../x"]:
         message = "there is no file"
     assert message in made.gert(*COMMANDS[command], *named).ended(2).err
@@ -128,3 +130,58 @@ def test_without_runs_there_is_no_last_one(tmp_path: Path) -> None:
     project = Project(tmp_path)
     for words in (["run", "show", "last"], ["resume", "last"], ["trace", "show", "last"]):
         assert "there is no run" in project.gert(*words).ended(2).err
+
+
+# --- tickets
+
+
+def _open(project: Project) -> list[dict[str, Any]]:
+    """The open tickets."""
+    found: list[dict[str, Any]] = json.loads(project.gert("approvals", "list", "--json").ended(0).out)
+    return found
+
+
+def _waits(project: Project, count: int) -> list[str]:
+    """A run that waits for so many approvals at once, after a first one was given; the ids of its open tickets."""
+    project.note_tool("asks", contract={"writes": ["disk"]})
+    loop = {"over": [f"n{number}" for number in range(count)], "as": "item", "key": "{{ .item }}", "parallel": True}
+    each = {**note("each", "{{ .item }}", tool="asks"), "for_each": loop}
+    project.runbook(note("first", tool="asks"), each, tools=["note", "asks"], governance=ASKS)
+    project.exec("--detach", "--as", "kim").ended(0)
+    [first] = _open(project)
+    project.gert("approve", first["ticket_id"], "--as", "lou").ended(0)
+    project.gert("resume", "last", "--detach").ended(0)
+    return [each["ticket_id"] for each in _open(project)]
+
+
+@pytest.mark.parametrize("name", ["last", "{run}"], ids=["last", "the id of its run"])
+def test_an_approval_names_the_one_ticket_that_the_last_run_waits_for(tmp_path: Path, name: str) -> None:
+    project = Project(tmp_path)
+    [ticket] = _waits(project, 1)
+    named = name.format(run=project.run().id)
+    assert project.gert("approvals", "show", named, "--json").ended(0).said["ticket_id"] == ticket
+    assert project.gert("approve", named, "--as", "lou", "--json").ended(0).said["ticket_id"] == ticket
+    project.gert("resume", "last", "--ticket", ticket[:-2]).ended(0)
+    assert project.noted() == ["first", "n0"]
+    assert of_type(project.run().events(), "run_resumed")[-1]["data"]["ticket_id"] == ticket
+
+
+@pytest.mark.parametrize("command", [["approve"], ["reject"], ["approvals", "show"]], ids=" ".join)
+def test_where_the_last_run_waits_for_several_approvals_each_is_listed(tmp_path: Path, command: list[str]) -> None:
+    project = Project(tmp_path)
+    tickets = _waits(project, 2)
+    said = project.gert(*command, "last").ended(2).err
+    assert f"the last run, `{project.run().id}`, waits for 2 approvals" in said
+    for ticket, path in zip(tickets, ("each[n0]", "each[n1]"), strict=True):
+        assert f"`{ticket}` (`{path}`)" in said
+    assert all(not each["received"] for each in _open(project))
+
+
+def test_where_the_last_run_waits_for_no_approval_those_of_other_runs_are_listed(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    [ticket] = _waits(project, 1)
+    project.runbook(note("one"), name="ended")
+    project.exec("ended.yaml").ended(0)
+    said = project.gert("approve", "last").ended(2).err
+    assert "waits for no approval" in said
+    assert f"other runs wait: `{ticket}`" in said

@@ -1,6 +1,7 @@
 """Runs in OpenTelemetry: a real OTLP/HTTP receiver gets the spans of runbooks and runners, and none can harm a run."""
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.ecosystem.notify.servers import Answer, Server, drip, flood, raw, serving, silence, status
 from tests.ecosystem.runners.bench import KEYS, bench, ping
-from tests.ecosystem.surfaces.cli.workbench import Project, call, note
+from tests.ecosystem.surfaces.cli.workbench import GERT, Project, call, note
+from tests.ecosystem.surfaces.programs.model_server import model_server
+from tests.ecosystem.surfaces.programs.test_agent_step import agent
 
 from gert.kernel.events.envelope import decode
 from gert.kernel.ledger.spans.run_spans import RunSpans
@@ -34,6 +37,8 @@ class Collector:
     def __init__(self, server: Server) -> None:
         self._server = server
         self.on = {"GERT_OTEL": "1", "OTEL_EXPORTER_OTLP_ENDPOINT": server.url("")}
+        self.waits = {**self.on, "GERT_OTEL_FLUSH_SECONDS": "60"}
+        """For a healthy collector, on a machine that may be busy."""
 
     def bodies(self, path: str) -> list[bytes]:
         return [each.body for each in self._server.requests if each.target == path]
@@ -99,11 +104,11 @@ def rich(project: Project) -> None:
 def test_the_spans_of_a_runbook_reach_a_collector_across_a_resume(project: Project) -> None:
     rich(project)
     with collecting() as collector:
-        waiting = project.exec("--detach", "--as", "ann", "--json", **collector.on).ended(0).said
+        waiting = project.exec("--detach", "--as", "ann", "--json", **collector.waits).ended(0).said
         early = collector.spans
         assert span_id_of(waiting["run_id"], 1) not in early, "the run has not ended"
         project.gert("approve", waiting["pending"][0]["ticket_id"], "--as", "bob").ended(0)
-        project.gert("resume", "--run", waiting["run_id"], **collector.on)
+        project.gert("resume", "--run", waiting["run_id"], **collector.waits)
         spans, metrics = collector.spans, collector.metrics
         sizes = [len(body) for body in collector.bodies("/v1/traces")]
     assert sizes
@@ -125,25 +130,72 @@ def test_the_spans_of_a_runbook_reach_a_collector_across_a_resume(project: Proje
     assert SECRET not in str(list(spans.values())), "inputs are content"
 
 
-def test_the_execution_of_a_runner_is_linked_to_the_run_that_asked_for_it(tmp_path: Path) -> None:
+def test_the_execution_of_a_runner_is_in_the_trace_of_the_run_that_asked_for_it(tmp_path: Path) -> None:
     with bench(tmp_path / "project") as (made, _), collecting() as collector:
         made.runner_tool()
         made.runbook(ping(), tools=["ping"])
-        made.exec("--as", "ann", **KEYS, **collector.on).ended(0)
+        made.exec("--as", "ann", **KEYS, **collector.waits).ended(0)
         spans = collector.spans
         (run,) = [each for each in made.runs() if not each.id.startswith("plan-")]
     (execution,) = [span for span in spans.values() if said(span).get("gert.run.kind") == "runner"]
     assert said(execution)["gert.step.path"] == "ping"
-    (link,) = execution.links
-    assert (link.trace_id.hex(), link.span_id.hex()) == (trace_id_of(run.id), span_id_of(run.id, 1))
-    assert link.span_id.hex() in spans
+    assert (execution.trace_id.hex(), execution.parent_span_id.hex()) == (trace_id_of(run.id), span_id_of(run.id, 1))
+    assert execution.parent_span_id.hex() in spans
+
+
+def nested(project: Project) -> None:
+    """Three runbooks, of which each but the last has a tool that runs the next."""
+    project.write("gert-config.yaml", {"telemetry": {"export": True}})
+    for at, name in enumerate(("outer", "middle", "inner")):
+        below = ("outer", "middle", "inner", "")[at + 1]
+        run = shlex.join([*GERT, "exec", str(project.root / f"{below}.yaml"), "-q"])
+        project.script(f"run-{name}", run if below else "true")
+        project.runbook(call("go", f"run-{name}"), name=name, file=f"{name}.yaml", tools=[f"run-{name}"])
+
+
+def test_runs_that_start_each_other_are_one_trace_while_they_run_and_when_exported_again(project: Project) -> None:
+    nested(project)
+    with collecting() as collector:
+        where = {name: value for name, value in collector.waits.items() if name != "GERT_OTEL"}
+        project.exec("outer.yaml", **where).ended(0)
+        spans = collector.spans
+    runs = {said(span)["gen_ai.workflow.name"]: span for span in spans.values() if "gert.run.kind" in said(span)}
+    assert set(runs) == {"outer", "middle", "inner"}
+    assert len({span.trace_id for span in spans.values()}) == 1
+    assert [runs[name].parent_span_id for name in ("middle", "inner")] == [
+        runs["outer"].span_id,
+        runs["middle"].span_id,
+    ]
+    for name, span in runs.items():
+        project.gert("run", "export", said(span)["gert.run.id"], "--format", "otlp", "-o", f"{name}.json").ended(0)
+        assert span.trace_id.hex() in (project.root / f"{name}.json").read_text()
+    # A rerun is a trace of its own, with a link into that of the run it repeats.
+    repeated = said(runs["inner"])["gert.run.id"]
+    with collecting() as collector:
+        again = project.gert("rerun", "--run", repeated, "--from", "go", "--json", **collector.waits).ended(0)
+        root = collector.spans[span_id_of(again.said["run_id"], 1)]
+    assert not root.parent_span_id
+    assert [(link.trace_id, link.span_id) for link in root.links] == [(runs["inner"].trace_id, runs["inner"].span_id)]
+
+
+def test_an_agent_of_a_step_is_in_the_trace_of_its_run(project: Project) -> None:
+    project.note_tool("look")
+    with collecting() as collector, model_server(lambda _: {"verdict": "fixed"}) as server:
+        project.runbook(agent(server, tools=["look"]), tools=[])
+        project.exec(**collector.waits).ended(0)
+        spans = collector.spans
+    (run,) = [span for span in spans.values() if said(span).get("gert.run.kind") == "runbook"]
+    (inner,) = [span for span in spans.values() if said(span).get("gert.run.kind") == "agent"]
+    (chat,) = [span for span in spans.values() if span.name.startswith("chat ")]
+    assert (inner.trace_id, inner.parent_span_id) == (run.trace_id, run.span_id)
+    assert (chat.trace_id, chat.parent_span_id) == (run.trace_id, inner.span_id)
 
 
 def test_an_execution_without_a_run_is_exported_by_the_process_that_started_it(tmp_path: Path) -> None:
     with bench(tmp_path / "project") as (made, _), collecting() as collector:
         file = made.create()
         made.gert("plan", "approve", file, **KEYS).ended(0)
-        made.gert("runner", "run", file, **KEYS, **collector.on).ended(0)
+        made.gert("runner", "run", file, **KEYS, **collector.waits).ended(0)
         (execution,) = collector.spans.values()
     assert execution.name.startswith("execute_tool S.vendor.test.ping")
     assert said(execution)["gert.runner.exit_code"] == 0
@@ -154,7 +206,7 @@ def test_a_run_that_is_abandoned_ends_its_spans(project: Project) -> None:
     rich(project)
     run_id = project.exec("--detach", "--json").ended(0).said["run_id"]
     with collecting() as collector:
-        project.gert("run", "abandon", run_id, "--reason", "gone", **collector.on).ended(0)
+        project.gert("run", "abandon", run_id, "--reason", "gone", **collector.waits).ended(0)
         spans = collector.spans
     root = spans[span_id_of(run_id, 1)]
     assert said(root)["gert.run.status"] == "cancelled"
@@ -166,7 +218,9 @@ def test_a_rerun_is_linked_to_the_run_that_it_repeats(project: Project) -> None:
     project.runbook(note("one", "a"), note("two", "b"))
     first = project.exec("--json").ended(0).said["run_id"]
     with collecting() as collector:
-        again = project.gert("rerun", "--run", first, "--from", "two", "--json", **collector.on).ended(0).said["run_id"]
+        again = (
+            project.gert("rerun", "--run", first, "--from", "two", "--json", **collector.waits).ended(0).said["run_id"]
+        )
         root = collector.spans[span_id_of(again, 1)]
     assert [link.span_id.hex() for link in root.links] == [span_id_of(first, 1)]
 
@@ -196,14 +250,15 @@ def test_a_sick_collector_costs_a_warning_and_nothing_else(project: Project, ans
 def test_the_body_of_an_answer_is_not_read(project: Project, answer: Answer) -> None:
     project.runbook(note("write", "x"))
     with collecting(answer) as collector:
-        ran = project.exec(**collector.on).ended(0)
+        ran = project.exec(**collector.waits).ended(0)
     assert "telemetry" not in ran.err
 
 
 def test_a_collector_that_is_not_there_costs_a_warning(project: Project) -> None:
     project.runbook(note("write", "x"))
     ran = project.exec("--json", GERT_OTEL="1", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9").ended(0)
-    assert "telemetry was not exported" in ran.said["warning"]
+    assert "telemetry was not exported: the collector cannot be reached" in ran.said["warning"]
+    assert "--send" in ran.said["warning"]
 
 
 def test_the_settings_turn_it_on_and_the_switch_off(project: Project) -> None:
@@ -230,7 +285,7 @@ def test_tools_do_not_get_the_credentials_of_the_collector(project: Project) -> 
 def test_a_dry_run_is_not_exported(project: Project, mode: str) -> None:
     project.runbook(note("write", "x"))
     with collecting() as collector:
-        project.exec("--mode", mode, **collector.on)
+        project.exec("--mode", mode, **collector.waits)
         assert collector.spans == {}
 
 
@@ -239,7 +294,7 @@ def test_a_recorded_run_is_exported_with_the_same_ids(project: Project) -> None:
     project.exec().ended(0)
     wanted = expected(project.run().lines())
     with collecting() as collector:
-        sent = project.gert("run", "export", "last", "--format", "otlp", "--send", "--json", **collector.on).ended(0)
+        sent = project.gert("run", "export", "last", "--format", "otlp", "--send", "--json", **collector.waits).ended(0)
         assert sent.said == {"run_id": project.run().id, "spans": len(wanted)}
         assert collector.spans.keys() == wanted.keys()
         assert collector.metrics == set(), "metrics are of the present"

@@ -263,6 +263,13 @@ class TestPeopleAndSecrets:
         before = project.kept()
         refused(project, 2, "token", again(project, old, "two"), before)
 
+    def test_a_secret_that_had_a_value_never_takes_its_default(self, project: Project) -> None:
+        old = _secret_run(project, {"token": {"secret": True, "from": "env/TOKEN", "default": "the-default"}})
+        before = project.kept()
+        refused(project, 2, "the secret input `token`", again(project, old, "two"), before)
+        again(project, old, "two", "--input", "token=very-secret-4711").ended(0)
+        assert project.noted() == ["very-secret-4711"]
+
     def test_an_emergency_override_is_not_taken_over(self, project: Project) -> None:
         rules = [{"effects": ["restart"], "action": "deny", "break_glass": True}, {"default": "allow"}]
         project.runbook(

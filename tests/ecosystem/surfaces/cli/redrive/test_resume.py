@@ -339,6 +339,46 @@ def test_a_secret_input_may_be_given_again(project: Project) -> None:
         assert CANARY.encode() not in file.read_bytes(), file
 
 
+def secret_with_default(project: Project, *words: str, source: str | None = None, **environ: str) -> Recorded:
+    """A run that was killed before the step that writes its secret input down."""
+    bound = {"from": source} if source is not None else {}
+    project.runbook(
+        note("b", tool="safe"),
+        note("t", "{{ .key }}"),
+        tools=tools(project),
+        inputs={"key": {"type": "string", "secret": True, "default": "the-default", **bound}},
+    )
+    project.exec(*words, **environ).ended(-signal.SIGKILL)
+    return project.run()
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "environ", "hint"),
+    [
+        pytest.param(["--var", "key=given-key"], None, {}, "--input key=@FILE", id="given on the command line"),
+        pytest.param([], "env/KEY", {"KEY": "given-key"}, "environment variable `KEY`", id="from a variable"),
+        pytest.param(["--var", "key=given-key"], "env/KEY", {}, "--input key=@FILE", id="given in place of it"),
+    ],
+)
+def test_a_secret_input_that_had_a_value_never_takes_its_default(
+    project: Project, words: list[str], source: str | None, environ: dict[str, str], hint: str
+) -> None:
+    run = secret_with_default(project, *words, source=source, **environ)
+    before = project.kept()
+    ran = resume(project, run, **({} if environ else {"KEY": "another-key"})).ended(2)
+    assert "the run was started with the secret input `key`, and it has no value now" in ran.err
+    assert hint in ran.err
+    assert project.kept() == before
+    resume(project, run, "--input", "key=given-key").ended(0)
+    assert project.noted()[-1] == "given-key"
+
+
+def test_a_secret_input_that_took_its_default_takes_it_again(project: Project) -> None:
+    run = secret_with_default(project, source="env/KEY")
+    resume(project, run, KEY="set-in-between").ended(0)
+    assert project.noted()[-1] == "the-default"
+
+
 # --- refusals
 
 

@@ -148,13 +148,14 @@ def test_what_a_killed_process_left_is_shown_and_dropped_once_the_step_has_an_an
     ("words", "says", "hint"),
     [
         pytest.param(["none"], "there is no run `none`", "gert run list", id="no run"),
-        pytest.param(["RUN", "nothing"], "has no output of a step `nothing`", "it has output of `a`", id="no step"),
-        pytest.param(["RUN", "x\x1b[2J"], "of a step `x\ufffd[2J`", "it has output of `a`", id="no name of a step"),
+        pytest.param(["RUN", "nothing"], "has not run a step `nothing`", "it has run `a`", id="no step"),
+        pytest.param(["RUN", "x\x1b[2J"], "a step `x\ufffd[2J`", "it has run `a`", id="no name of a step"),
+        pytest.param(["RUN", "mesure"], "a step `mesure`", "did you mean `measure`?", id="a step like another"),
         pytest.param(["..", "a"], "is not a run id", "gert run list", id="no id"),
     ],
 )
 def test_mistakes_are_named(words: list[str], says: str, hint: str, project: Project) -> None:
-    project.runbook(note("a"))
+    project.runbook(note("a"), note("measure"))
     project.exec().ended(0)
     said = project.gert("logs", *(project.run().id if word == "RUN" else word for word in words)).ended(2)
     assert says in said.err
@@ -167,7 +168,18 @@ def test_a_run_that_printed_nothing_says_so(project: Project) -> None:
     run = project.run().id
     assert project.gert("logs", run).ended(0).out == f"no step of run {run} has printed anything\n"
     assert project.gert("logs", run, "--json").ended(0).out == ""
-    assert "no step of it has printed anything" in project.gert("logs", run, "a").ended(2).err
+    assert "has not run a step `a`" in project.gert("logs", run, "a").ended(2).err
+
+
+@pytest.mark.parametrize("step", ["quiet", "checks", "checks[0]"], ids=["a step", "a loop", "an item of a loop"])
+def test_a_step_that_printed_nothing_says_so(project: Project, step: str) -> None:
+    project.tool("silent", ["true"])
+    loop = call("checks", "silent", for_each={"over": ["p"], "as": "x"})
+    project.runbook(note("a"), call("quiet", "silent"), loop, tools=["note", "silent"])
+    project.exec().ended(0)
+    run = project.run().id
+    assert project.gert("logs", run, step).ended(0).out == f"step `{step}` of run {run} has printed nothing\n"
+    assert project.gert("logs", run, step, "--json").ended(0).out == ""
 
 
 def test_secrets_are_not_shown(project: Project) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,27 @@ def test_a_run_is_shown_with_its_steps_and_why_one_failed(project: Project) -> N
     assert re.search(r"✓ one  .*\n  ✗ bad  .*the disk is gone", shown)
     steps = project.gert("run", "show", "last", "--json").ended(0).said["steps"]
     assert [(each["path"], each["status"]) for each in steps] == [("one", "success"), ("bad", "failed")]
+
+
+def test_the_status_of_a_failed_run_names_the_step(project: Project) -> None:
+    failing(project)
+    project.exec().ended(3)
+    assert "failed at:  bad\n" in project.gert("run", "status", "last").ended(0).out
+    assert project.gert("run", "status", "last", "--json").ended(0).said["failed_step"] == "bad"
+
+
+def test_the_values_of_a_shown_run_are_in_one_column_however_long_the_names_of_tools_and_policies_are(
+    project: Project,
+) -> None:
+    project.note_tool("a-tool-with-a-rather-long-name")
+    floor = {"apiVersion": "policy/v0", "meta": {"name": "a-rather-long-floor"}, "governance": ALLOW}
+    project.write("floor.policy.yaml", floor)
+    project.runbook(note("one"), tools=["note", "a-tool-with-a-rather-long-name"])
+    project.exec("--policy", "floor.policy.yaml").ended(0)
+    facts, _, _ = project.gert("run", "show", "last").ended(0).out.partition("\n\n")
+    lines = [line for line in facts.splitlines()[1:] if not line.startswith("  next:")]
+    assert any("a-rather-long-floor sha256:" in line for line in lines)
+    assert {len(re.match(r"  [a-z ]+: +", line)[0]) for line in lines} == {15}  # type: ignore[index]
 
 
 def test_a_narrow_terminal_drops_the_reason_and_keeps_id_and_status(project: Project) -> None:
@@ -167,3 +189,45 @@ class TestHintsNameTheFix:
             project.gert("resume", run_folder.name, "--state-dir", disk, "--reconcile", "retry").ended(0)
         finally:
             subprocess.run(["umount", "-l", disk], check=True)
+
+
+class TestRunsOfToolTry:
+    """They are recorded like any other; lists and reports of runs leave them out."""
+
+    @pytest.fixture
+    def tried(self, project: Project) -> str:
+        """The id of a run of `gert tool try`, before a run of a runbook that has a similar name."""
+        project.gert("tool", "try", "note", "go", "--input", "word=x").ended(0)
+        [tried] = project.runs()
+        project.runbook(note("one"), name="try-note-go", file="try-note.yaml")
+        project.exec("try-note.yaml").ended(0)
+        return tried.id
+
+    def test_a_list_leaves_them_out_and_says_so(self, project: Project, tried: str) -> None:
+        listed = project.gert("run", "list").ended(0).out
+        assert tried not in listed
+        assert listed.endswith("\nleft out: 1 run of `gert tool try` (see --all)\n")
+        [row] = json.loads(project.gert("run", "list", "--json").out)
+        assert (row["run_id"] != tried, row["trial"]) == (True, False)
+
+    @pytest.mark.parametrize("words", [["--all"], ["--runbook", "try-note-go"]], ids=["--all", "by name"])
+    def test_a_list_shows_them_when_asked(self, project: Project, tried: str, words: list[str]) -> None:
+        rows = {row["run_id"]: row["trial"] for row in json.loads(project.gert("run", "list", "--json", *words).out)}
+        assert (len(rows), rows[tried]) == (2, True)
+        assert re.search(rf"{tried} .* try ", project.gert("run", "list", *words).out)
+
+    def test_one_that_was_cut_off_is_always_listed(self, project: Project) -> None:
+        project.script("slays", "kill -9 $PPID", contract={"idempotent": False})
+        project.gert("tool", "try", "slays").ended(-signal.SIGKILL)
+        [row] = json.loads(project.gert("run", "list", "--json").out)
+        assert (row["trial"], row["status"]) == (True, "cut-off")
+
+    @pytest.mark.parametrize("place", [[], ["runs"]], ids=["the ledger", "traces"])
+    def test_outcomes_do_not_count_them(self, project: Project, tried: str, place: list[str]) -> None:
+        said = project.gert("outcomes", *place, "--json").ended(0).said
+        assert [(each["runbook"], each["runs"]) for each in said["runbooks"]] == [("try-note-go", 1)]
+        assert said["passed_over"]["trial"] == 1
+
+    def test_last_names_them(self, project: Project) -> None:
+        project.gert("tool", "try", "note", "go", "--input", "word=x").ended(0)
+        assert "noted x" in project.gert("logs", "last").ended(0).out

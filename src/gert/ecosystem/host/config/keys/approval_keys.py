@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gert.ecosystem.approvals.signatures import KeyVerifier
-from gert.ecosystem.host.config.keys.key_files import MAX_KEY_BYTES, with_key_files
+from gert.ecosystem.host.config.keys.key_files import MAX_KEY_BYTES, key_in, named_keys, with_key_files
 from gert.errors import IntegrityError, UsageError
 from gert.kernel.foundation.signature import DEFAULT_KEY_ID, Key, Keys, find_approval_key_names, parse_key
+from gert.kernel.foundation.text import os_reason
 
 VERIFY_KEY: Final = "GERT_APPROVAL_VERIFY_KEY"
 SIGNING_KEY: Final = "GERT_APPROVAL_SIGNING_KEY"
@@ -29,11 +30,7 @@ class ApprovalKeys(Keys):
     def __init__(self, environ: Mapping[str, str]) -> None:
         # All keys are parsed now, so that an invalid one is reported before a response names it.
         self._environ = environ = with_key_files(environ)
-        self._named = {
-            name: environment_key(environ, name)
-            for name in sorted(environ)
-            if name.startswith(NAMED_KEY) and name != NAMED_KEY
-        }
+        self._named = named_keys(environ, NAMED_KEY)
         default = next((name for name in (VERIFY_KEY, SIGNING_KEY) if name in environ), None)
         super().__init__(default=environment_key(environ, default) if default is not None else None)
 
@@ -54,6 +51,19 @@ class ApprovalKeys(Keys):
         suffix = _variable(key_id).removeprefix(NAMED_KEY) if key_id and self.lists(key_id) else None
         said = self._environ.get(OWNER if suffix is None else f"{OWNER}_{suffix}")
         return None if said is None else [each.strip() for each in said.split(",") if each.strip()]
+
+
+def verify_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a process which only verifies approvals needs; of a key pair, the public half."""
+    environ = with_key_files(environ)
+    keys = {name: name for name in environ if name.startswith(NAMED_KEY) and name != NAMED_KEY}
+    default = next((name for name in (VERIFY_KEY, SIGNING_KEY) if name in environ), None)
+    if default is not None:
+        keys[VERIFY_KEY] = default
+    passed = {name: value for name, value in environ.items() if name == OWNER or name.startswith(f"{OWNER}_")}
+    for name, held in keys.items():
+        passed[name] = environment_key(environ, held).public_text or environ[held]
+    return passed
 
 
 def approval_verifier(environ: Mapping[str, str], own: Key | None = None, *, is_strict: bool = False) -> KeyVerifier:
@@ -98,10 +108,7 @@ def environment_key(environ: Mapping[str, str], name: str, key_id: str | None = 
     """Read the key in an environment variable; the name of the variable holds the id."""
     if key_id is None and name.startswith(NAMED_KEY):
         key_id = name.removeprefix(NAMED_KEY).lower()
-    try:
-        return parse_key(environ[name], key_id)
-    except IntegrityError as problem:
-        raise IntegrityError(f"`{name}` does not hold a valid key: {problem.message}", hint=problem.hint) from None
+    return key_in(environ, name, key_id)
 
 
 def _variable(key_id: str | None) -> str:
@@ -128,7 +135,7 @@ def _read(path: str) -> str:
             hint=f"name an environment variable such as {SIGNING_KEY}, or a file; never pass the key itself",
         ) from None
     except OSError as problem:
-        raise UsageError(f"cannot read the key file: {(problem.strerror or str(problem)).lower()}") from None
+        raise UsageError(f"cannot read the key file: {os_reason(problem)}") from None
     if len(data) > MAX_KEY_BYTES:
         raise UsageError(f"the key file is too large: expected at most {MAX_KEY_BYTES} bytes")
     return data.decode("utf-8", "surrogateescape")

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from gert.errors import IntegrityError
-from gert.kernel.foundation.signature import parse_key
+from gert.kernel.foundation.signature import Key, parse_key
 
+_FORMS: Final = "write `base64:…`, `ed25519:…`, `ed25519-public:…`, a PEM file, or plain text of 8 bytes or more"
 MAX_KEY_BYTES: Final = 16 * 1024
 _VARIABLE: Final = re.compile(
     r"(GERT_TRACE_SIGNING_KEY|GERT_(?:APPROVAL|PLAN)_(?:SIGNING|VERIFY)_KEY|GERT_(?:TRACE|APPROVAL|PLAN)_KEY_.+)_FILE"
@@ -32,6 +33,22 @@ def with_key_files(environ: Mapping[str, str]) -> dict[str, str]:
             raise IntegrityError(f"both `{name}` and `{variable}` are set", hint="set only one of them")
         found[name] = _read(variable, found.pop(variable))
     return found
+
+
+def key_in(environ: Mapping[str, str], name: str, key_id: str | None = None) -> Key:
+    """The key in a variable of an environment."""
+    try:
+        return parse_key(environ[name], key_id)
+    except IntegrityError as problem:
+        raise IntegrityError(
+            f"`{name}` does not hold a valid key: {problem.message}", hint=problem.hint or _FORMS
+        ) from None
+
+
+def named_keys(environ: Mapping[str, str], prefix: str) -> dict[str, Key]:
+    """The keys in variables that name the id of a key after a prefix, by variable."""
+    names = (name for name in sorted(environ) if name.startswith(prefix) and name != prefix)
+    return {name: key_in(environ, name, name.removeprefix(prefix).lower()) for name in names}
 
 
 def _read(variable: str, path: str) -> str:

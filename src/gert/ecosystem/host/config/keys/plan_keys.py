@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gert.ecosystem.host.config.keys.key_files import with_key_files
-from gert.errors import IntegrityError, UsageError
-from gert.kernel.foundation.signature import Key, Keys, parse_key
+from gert.ecosystem.host.config.keys.key_files import key_in, named_keys, with_key_files
+from gert.errors import UsageError
+from gert.kernel.foundation.signature import Key, Keys
 
 SIGNING_KEY: Final = "GERT_PLAN_SIGNING_KEY"
 VERIFY_KEY: Final = "GERT_PLAN_VERIFY_KEY"
@@ -20,7 +20,7 @@ def plan_signing_key(environ: Mapping[str, str]) -> Key:
             "there is no key to authorize plans with",
             hint=f"create one with `gert keys new --out plan.key`, and set {SIGNING_KEY}_FILE=plan.key",
         )
-    key = _parse(environ, SIGNING_KEY)
+    key = key_in(environ, SIGNING_KEY)
     if not key.can_sign:
         raise UsageError(f"the key in `{SIGNING_KEY}` is public and cannot sign", hint="set the private key")
     return key
@@ -29,13 +29,10 @@ def plan_signing_key(environ: Mapping[str, str]) -> Key:
 def plan_keys(environ: Mapping[str, str]) -> Keys:
     """The keys that authorizations are verified with: one per id, and one for all others."""
     environ = with_key_files(environ)
-    named = [
-        _parse(environ, name, name.removeprefix(NAMED_KEY).lower())
-        for name in sorted(environ)
-        if name.startswith(NAMED_KEY) and name != NAMED_KEY
-    ]
     default = next((name for name in (VERIFY_KEY, SIGNING_KEY) if name in environ), None)
-    return Keys(named, default=_parse(environ, default) if default is not None else None)
+    return Keys(
+        named_keys(environ, NAMED_KEY).values(), default=key_in(environ, default) if default is not None else None
+    )
 
 
 def verify_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -44,12 +41,5 @@ def verify_variables(environ: Mapping[str, str]) -> dict[str, str]:
     passed = {name: text for name, text in environ.items() if name.startswith(NAMED_KEY)}
     default = next((name for name in (VERIFY_KEY, SIGNING_KEY) if name in environ), None)
     if default is not None:
-        passed[VERIFY_KEY] = _parse(environ, default).public_text or environ[default]
+        passed[VERIFY_KEY] = key_in(environ, default).public_text or environ[default]
     return passed
-
-
-def _parse(environ: Mapping[str, str], name: str, key_id: str | None = None) -> Key:
-    try:
-        return parse_key(environ[name], key_id)
-    except IntegrityError as problem:
-        raise IntegrityError(f"`{name}` does not hold a valid key: {problem.message}", hint=problem.hint) from None

@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gert.ecosystem.host.config.keys.key_files import with_key_files
+from gert.ecosystem.host.config.keys.key_files import key_in, named_keys, with_key_files
 from gert.errors import IntegrityError
-from gert.kernel.foundation.signature import DEFAULT_KEY_ID, Key, Keys, find_key_names, parse_key
+from gert.kernel.foundation.signature import DEFAULT_KEY_ID, Key, Keys, find_key_names
 
 SIGNING_KEY: Final = "GERT_TRACE_SIGNING_KEY"
 SIGNING_KEY_ID: Final = "GERT_TRACE_SIGNING_KEY_ID"
 NAMED_KEY: Final = "GERT_TRACE_KEY_"
-
-_FORMS: Final = "write `base64:…`, `ed25519:…`, `ed25519-public:…`, a PEM file, or plain text of 8 bytes or more"
 
 
 def signing_key(environ: Mapping[str, str]) -> Key | None:
@@ -25,7 +23,7 @@ def signing_key(environ: Mapping[str, str]) -> Key | None:
     names = find_key_names(key_id)
     for name in names:
         if name in environ:
-            key = _parse(environ, name, key_id)
+            key = key_in(environ, name, key_id)
             if not key.can_sign:
                 raise IntegrityError(f"the key in `{name}` is public and cannot sign", hint="set the private key")
             return key
@@ -44,7 +42,7 @@ def verification_keys(environ: Mapping[str, str], key_id: str | None) -> Keys:
     for name in find_key_names(key_id):
         # The signing key counts only under its own id.
         if name in environ and (name != SIGNING_KEY or (environ.get(SIGNING_KEY_ID) or DEFAULT_KEY_ID) == key_id):
-            return Keys([_parse(environ, name, key_id)])
+            return Keys([key_in(environ, name, key_id)])
     return Keys()
 
 
@@ -70,13 +68,9 @@ class _EnvironmentKeys(Keys):
     def __init__(self, environ: Mapping[str, str]) -> None:
         # All keys are parsed now, so that an invalid one is reported before a trace names it.
         self._environ = environ
-        self._named = {
-            name: _parse(environ, name, name.removeprefix(NAMED_KEY).lower())
-            for name in sorted(environ)
-            if name.startswith(NAMED_KEY) and name != NAMED_KEY
-        }
+        self._named = named_keys(environ, NAMED_KEY)
         label = environ.get(SIGNING_KEY_ID) or None
-        own = _parse(environ, SIGNING_KEY, label) if SIGNING_KEY in environ else None
+        own = key_in(environ, SIGNING_KEY, label) if SIGNING_KEY in environ else None
         super().__init__([own] if own is not None and label is not None else [], default=own)
 
     def __iter__(self) -> Iterator[Key]:
@@ -90,13 +84,4 @@ class _EnvironmentKeys(Keys):
     def find(self, key_id: str | None) -> Key:
         """Find the key for an id."""
         name = find_key_names(key_id)[0]
-        return _parse(self._environ, name, key_id) if name in self._named else super().find(key_id)
-
-
-def _parse(environ: Mapping[str, str], name: str, key_id: str | None) -> Key:
-    try:
-        return parse_key(environ[name], key_id)
-    except IntegrityError as error:
-        raise IntegrityError(
-            f"`{name}` does not hold a valid key: {error.message}", hint=error.hint or _FORMS
-        ) from None
+        return key_in(self._environ, name, key_id) if name in self._named else super().find(key_id)

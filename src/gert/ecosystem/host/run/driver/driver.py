@@ -309,7 +309,8 @@ class Driver:
     def _advance(self, lane: Lane, value: Any) -> None:
         """Advance a lane until it requests something, forks, ends, or has emitted many events."""
         said = 0
-        say, send = self._journal.say, lane.steps.send
+        say, go_on = self._journal.say, lane.steps.send
+        send: Callable[[Any], Any] = go_on
         while True:
             try:
                 item = send(value)
@@ -318,10 +319,9 @@ class Driver:
                 if lane.is_past and lane.block is not None:
                     lane.block.parent.has_passed = True
                 return
-            value = None
+            value, send = None, go_on
             if type(item) is Emit:
                 if self._until is not None and self._is_past(lane, item.path):
-                    send = lane.steps.send
                     continue
                 try:
                     say(item)
@@ -350,7 +350,6 @@ class Driver:
                 if answer is None:
                     return
                 value = answer
-            send = lane.steps.send
 
     def _is_past(self, lane: Lane, path: str | None) -> bool:
         """Whether an event at this path belongs to a lane that has passed the step."""

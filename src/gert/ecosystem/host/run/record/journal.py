@@ -166,24 +166,27 @@ class Journal:
 
     def say(self, said: Emit) -> None:
         """Stamp and chain an event; it is durable once `settle` returns."""
-        line, (payload, path, principal) = self._encoded(said)
+        line, said = self._encoded(said)
+        payload = said.payload
         if self._observers:
-            envelope = self._envelope(payload, path, self._timestamp or self._stamp())
-            self._shown.append((msgspec.structs.replace(envelope, principal=principal), payload))
-        self._add(line, payload, path, self._timestamp)
+            envelope = self._envelope(payload, said.path, self._timestamp or self._stamp())
+            self._shown.append((msgspec.structs.replace(envelope, principal=said.principal), payload))
+        self._add(line, payload, said.path, self._timestamp)
         self._events.append(Event(self._head.count, payload.type, self._timestamp, None, line))
 
     def log(self, entry: RecordedAnswer) -> None:
-        """Keep an answer; everything that follows from it has one timestamp."""
+        """Keep an answer for the ledger, if there is one; everything that follows from it has one timestamp."""
         self._timestamp = ""
+        if self._live is not None:
+            self.finished += self._live.ended(path_of(entry.key))
+        if self._ledger is None:
+            return
         line = _ANSWERS.encode(entry)
         self._answers.append(line)
         if entry.answer.message_id is not None:
             self._taken.append(entry.answer.message_id)
         if isinstance(entry.answer, ApprovalAnswer):
             self._taken += (each.message_id for each in entry.answer.responses if each.message_id is not None)
-        if self._live is not None:
-            self.finished += self._live.ended(path_of(entry.key))
         self._count_answer(line)
 
     async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
@@ -282,7 +285,7 @@ class Journal:
         return refused
 
     def _add(self, line: bytes, payload: Payload, path: str | None, timestamp: str) -> None:
-        """Take a line into the chain and the projection."""
+        """Take a line into the chain, and into what a ledger projects from it."""
         head = self._head
         self._head = msgspec.structs.replace(
             head,
@@ -291,7 +294,8 @@ class Journal:
             started_at=head.started_at or timestamp,
             updated_at=timestamp,
         )
-        self._projection.add(payload, self._head.count, timestamp, path)
+        if self._ledger is not None:
+            self._projection.add(payload, self._head.count, timestamp, path)
         self._is_named = True
 
     def _count_answer(self, line: bytes) -> None:
@@ -307,13 +311,12 @@ class Journal:
         """The line of an event, and what it says: without references to secrets, and not too long."""
         if self._has_secrets:
             said = Emit(without_references(said.payload), masked(said.path), _unnamed(said.principal))
-        payload, path, principal = said
         try:
-            return self._line(payload, path, principal), said
+            return self._line(said.payload, said.path, said.principal), said
         except TraceError:
             # A value too large for a line is written by its digest: nothing else may depend on the size of a value.
-            line = self._line(shortened(payload, LONGEST), path, principal)
-            return line, Emit(decode(line).payload, path, principal)
+            line = self._line(shortened(said.payload, LONGEST), said.path, said.principal)
+            return line, Emit(decode(line).payload, said.path, said.principal)
 
     def _line(self, payload: Payload, path: str | None, principal: Principal | None) -> bytes:
         head, kind = self._head, type(payload)

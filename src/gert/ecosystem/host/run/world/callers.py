@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.machine.platform import platform
 from gert.ecosystem.host.config.settings import secret_variables
-from gert.ecosystem.host.config.state_dir import STATE_DIR
 from gert.ecosystem.host.config.supported import TRANSPORTS, Transport
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.process.environment import GERT_PREFIX, LEDGER, PARENT_RUN
+from gert.ecosystem.process.environment import started_by, starting
 from gert.ecosystem.rpc import Servers
 from gert.ecosystem.tools.extension import Extensions
 from gert.ecosystem.tools.server_calls import ServerCalls
@@ -47,7 +46,8 @@ class Callers:
         self._program = program = prepared.program
         self._servers = Servers()
         # A gert that a tool calls says which run started its run.
-        environment = {**prepared.environ, PARENT_RUN: run_id}
+        root = started.root_run_id if started is not None else started_by(prepared.environ).root_run_id
+        environment = starting(prepared.environ, run_id, root)
         withheld = frozenset((*secret_names(program), *_secret_variables(program, inputs), *own_variables(prepared)))
 
         def printed(path: str, stream: str, text: str) -> None:
@@ -86,8 +86,13 @@ class Callers:
             own=own,
             withheld=withheld,
             working=working,
-            own_environment=_own_environment(prepared),
-            call={"run_id": run_id, "folder": runners.folders[0], "secrets": own, **_facts(prepared, started)},
+            call=lambda: {
+                "run_id": run_id,
+                "folder": runners.folders[0],
+                "secrets": own,
+                "variables": _agent_variables(prepared),
+                **_facts(prepared, started),
+            },
         )
 
     def locate(self, subject: Subject) -> ProgramLocation | None:
@@ -114,12 +119,10 @@ class Callers:
         await self._servers.close()
 
 
-def _own_environment(prepared: Prepared) -> dict[str, str]:
-    """gert's own variables, and where this run is recorded, for a runner that is gert itself."""
-    ours = {name: value for name, value in prepared.environ.items() if name.startswith(GERT_PREFIX)}
-    ledger = prepared.ledger
-    place = ledger.value if isinstance(ledger, Dsn) else os.path.abspath(ledger)
-    return {**ours, STATE_DIR: prepared.state, LEDGER: place}
+def _agent_variables(prepared: Prepared) -> dict[str, str]:
+    from gert.ecosystem.host.run.world.agent_variables import agent_variables  # most runs have no agent
+
+    return agent_variables(prepared)
 
 
 def _facts(prepared: Prepared, started: RunStart | None) -> dict[str, Any]:

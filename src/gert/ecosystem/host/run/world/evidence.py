@@ -13,7 +13,7 @@ from gert.kernel.engine.requests import CollectEvidence, EvidenceAnswer, Request
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.events.vocabulary import FailureKind
 from gert.kernel.foundation.canonical import Hasher
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, suggestion
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.runbook.model import describe
 from gert.kernel.runbook.reader import shorten
@@ -99,8 +99,7 @@ class EvidenceEntries:
         for key in self._steps:
             name = key.rpartition("/")[2].partition("[")[0]
             if name not in known:
-                guess = did_you_mean(name, known)
-                hint = f"did you mean `{guess}`?" if guess else "evidence is given for manual steps, by their id"
+                hint = suggestion(name, known) or "evidence is given for manual steps, by their id"
                 raise DocumentError(f"{self._name}: there is no manual step `{shorten(name)}`", hint=hint)
 
     async def give(self, ask: CollectEvidence) -> EvidenceAnswer | None:

@@ -13,7 +13,7 @@ import click
 
 from gert.ecosystem.surfaces.cli.render.output import discard_output, escape_unencodable
 from gert.errors import Exit, GertError, UsageError
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import os_reason, printable
 
 DATABASE: Final = ".state.db"
 MOST_SUMMARIES: Final = 20
@@ -171,7 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
         return Exit.READER_GONE
     except OSError as problem:
         discard_output()
-        return _complain((problem.strerror or str(problem)).lower(), Exit.REFUSED)
+        return _complain(os_reason(problem), Exit.REFUSED)
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):
             raise

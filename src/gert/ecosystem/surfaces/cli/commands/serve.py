@@ -1,15 +1,12 @@
 """`gert serve`: serve an editor over JSON-RPC on standard input and output."""
 
 import asyncio
-import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gert.ecosystem.host.operations.access import Access
-from gert.ecosystem.host.operations.catalogue import Catalogue
+from gert.ecosystem.host.operations.access import open_access
 from gert.ecosystem.surfaces.cli.render.output import print_json
-from gert.errors import UsageError
 
 if TYPE_CHECKING:
     from gert.ecosystem.surfaces.serve.service import Service
@@ -24,9 +21,7 @@ if TYPE_CHECKING:
     "--dsn", metavar="DSN", help="Record runs in this Postgres ledger; env:NAME reads the DSN from a variable."
 )
 @click.option("--schema", is_flag=True, help="Print the methods of this version as JSON and exit.")
-def command(
-    root: str, policies: tuple[str, ...], state_dir: str | None, db: str | None, dsn: str | None, schema: bool
-) -> int:
+def command(schema: bool, **place: Any) -> int:
     """Serve an editor: JSON-RPC 2.0, one message per line, on standard input and output.
 
     It ends when the editor closes its input. Runs have processes of their own and continue.
@@ -36,20 +31,7 @@ def command(
     if schema:
         print_json(reference())
         return 0
-    base, real = os.getcwd(), os.path.realpath(root)
-    if not os.path.isdir(real):
-        raise UsageError(f"there is no folder `{root}`")
-    os.chdir(real)
-    access = Access(
-        root=real,
-        environ=os.environ,
-        catalogue=Catalogue(real),
-        policies=tuple(os.path.join(base, each) for each in policies),
-        state_dir=os.path.join(base, state_dir) if state_dir else None,
-        db=os.path.join(base, db) if db else None,
-        dsn=dsn,
-    )
-    asyncio.run(_serve(Service(access)))
+    asyncio.run(_serve(Service(open_access(**place))))
     return 0
 
 

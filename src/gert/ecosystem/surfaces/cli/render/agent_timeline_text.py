@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import click
-import msgspec
 
 from gert.ecosystem.host.runs.agent_timeline import Item, Timeline
 from gert.ecosystem.surfaces.cli.render import text as style
@@ -70,9 +69,9 @@ def as_data(found: Timeline, *, whole: bool) -> dict[str, Any]:
     """Return a timeline as JSON: the last items, or all."""
     items = found.items if whole else found.items[-MOST_SHOWN:]
     return {
-        "timeline": [msgspec.to_builtins(item) for item in items],
+        "timeline": items,
         "timeline_skipped": len(found.items) - len(items),
-        "totals": msgspec.to_builtins(found.totals),
+        "totals": found.totals,
     }
 
 

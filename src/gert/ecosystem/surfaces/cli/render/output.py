@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
 from typing import Any, Final, TypeAlias
@@ -16,6 +16,12 @@ from gert.kernel.foundation.text import printable
 def print_line(text: str = "") -> None:
     """Print a line. The caller passes data through `printable`, so only our own colours remain."""
     click.echo(text)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines, each as it comes."""
+    for line in lines:
+        print_line(line)
 
 
 def print_pair(title: str, text: str, colour: str | None = None) -> None:
@@ -34,7 +40,7 @@ def print_json(value: Any) -> None:
     import json
 
     JsonOutput.has_result = True
-    text = json.dumps(value, indent=2, ensure_ascii=not _is_utf8(sys.stdout))
+    text = json.dumps(value, indent=2, ensure_ascii=not _is_utf8(sys.stdout), default=_as_data)
     click.echo("\n".join(line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")))
 
 
@@ -42,9 +48,15 @@ def print_json_line(value: Any) -> None:
     """Print a result, or one item of it, as one line of JSON; as ASCII, so that no terminal acts on it."""
     import json
 
-    line = json.dumps(value, separators=(",", ":"))
+    line = json.dumps(value, separators=(",", ":"), default=_as_data)
     JsonOutput.has_result = True
     click.echo(line)
+
+
+def _as_data(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
 
 
 def error_document(
@@ -55,9 +67,7 @@ def error_document(
     if isinstance(problem, DocumentError) and problem.findings:
         document["findings"] = [dict(each) for each in problem.findings]
     if isinstance(problem, InputError) and problem.problems:
-        import msgspec
-
-        document["inputs"] = msgspec.to_builtins(list(problem.problems))
+        document["inputs"] = list(problem.problems)
     return document
 
 
@@ -103,7 +113,9 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-Cell: TypeAlias = tuple[str, str | None]
+Cell: TypeAlias = str | tuple[str, str | None]
+"""A text, with its colour if it has one."""
+_Shown: TypeAlias = tuple[str, str | None]
 
 _FRAME: Final = 3
 """Columns that the frame adds to a table column."""
@@ -114,19 +126,25 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: 
 
     spare: headings of columns to drop on a narrow terminal, in this order
     """
-    if _is_terminal() and _say_rich_table(headings, rows, spare):
+    cells = [[_shown(each) for each in row] for row in rows]
+    if _is_terminal() and _say_rich_table(headings, cells, spare):
         return
-    cells = [[printable(text) for text, _ in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    for line in ([heading.upper() for heading in headings], *cells):
+    texts = [[text for text, _ in row] for row in cells]
+    widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
+    for line in ([heading.upper() for heading in headings], *texts):
         print_line("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _shown(cell: Cell) -> _Shown:
+    text, colour = (cell, None) if isinstance(cell, str) else cell
+    return printable(text), colour
 
 
 def _is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Sequence[str]) -> bool:
+def _say_rich_table(headings: Sequence[str], cells: Sequence[Sequence[_Shown]], spare: Sequence[str]) -> bool:
     from shutil import get_terminal_size
 
     try:
@@ -140,7 +158,6 @@ def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spa
     # rich assumes that every dumb terminal is 80 columns wide.
     size = get_terminal_size()
     console = Console(width=size.columns, height=size.lines)
-    cells = [[(printable(text), colour) for text, colour in row] for row in rows]
     widths = [max(map(cell_len, (heading, *(row[at][0] for row in cells)))) for at, heading in enumerate(headings)]
     table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     chosen = _fitting(headings, cells, widths, spare, console.width)
@@ -156,7 +173,7 @@ def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spa
 
 
 def _fitting(
-    headings: Sequence[str], cells: Sequence[Sequence[Cell]], widths: Sequence[int], spare: Sequence[str], room: int
+    headings: Sequence[str], cells: Sequence[Sequence[_Shown]], widths: Sequence[int], spare: Sequence[str], room: int
 ) -> list[int]:
     """The columns to show: no empty spare columns, and only as many spare columns as fit."""
     chosen = [at for at, name in enumerate(headings) if name not in spare or any(row[at][0] for row in cells)]

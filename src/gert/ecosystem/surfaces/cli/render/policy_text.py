@@ -9,8 +9,7 @@ import click
 from gert.ecosystem.host.config.policies import PolicySource
 from gert.ecosystem.host.policy.explain_policy import Ruling
 from gert.ecosystem.host.policy.policy_tests import CoveredPolicy
-from gert.ecosystem.surfaces.cli.commands.authoring.explain import VERDICT_COLOURS
-from gert.ecosystem.surfaces.cli.render.contract_text import RISK_COLOURS
+from gert.ecosystem.surfaces.cli.render.contract_text import RISK_COLOURS, VERDICT_COLOURS, needs_text
 from gert.ecosystem.surfaces.cli.render.output import plural
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.text import printable
@@ -93,7 +92,7 @@ def ruling_lines(ruling: Ruling) -> Iterator[str]:
     yield f"  risk      {click.style(risk, fg=RISK_COLOURS[risk])}: {printable(explanation.reason)}"
     by = f"by {' and '.join(ruling.winners)}" if ruling.winners else "no rule matches"
     yield f"  decision  {click.style(verdict, fg=VERDICT_COLOURS[verdict])}, {printable(by)}"
-    for index, line in enumerate(_demands(ruling)):
+    for index, line in enumerate(needs_text(ruling.explanation.decision)):
         yield f"  {'' if index else 'needs':9} {printable(line)}"
     for match in ruling.matches:
         yield from _chain(ruling, match, "")
@@ -221,21 +220,6 @@ def _chain(ruling: Ruling, match: PolicyMatch, whose: str) -> Iterator[str]:
 def _within(match: PolicyMatch, rule: str) -> str:
     """The name of a rule without its policy."""
     return rule.removeprefix(f"{match.policy} ")
-
-
-def _demands(ruling: Ruling) -> Iterator[str]:
-    said = ruling.explanation.decision.summary()
-    for key, value in said.items():
-        if key in {"decision", "rules"}:
-            continue
-        shown = format_duration(timedelta(seconds=value)) if key == "approval_timeout" else _value(value)
-        yield f"{key.replace('_', ' ')}: {shown}"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, list):
-        return "; ".join(", ".join(each) if isinstance(each, list) else str(each) for each in value)
-    return "yes" if value is True else str(value)
 
 
 def _contract(contract: Contract) -> str:

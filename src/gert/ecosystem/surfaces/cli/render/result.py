@@ -6,7 +6,7 @@ import click
 
 from gert.ecosystem.host.config.ledger_location import ledger_arguments, ledger_name
 from gert.ecosystem.host.run.options import Executed
-from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_lines
 from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 from gert.errors import Exit
 from gert.kernel.events.runbook import Outcome
@@ -30,8 +30,7 @@ def show(
         return exit_code(executed)
     # The findings of a dry run are its result, not progress; and --quiet must still name open tickets.
     lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)
-    for line in lines:
-        print_line(line)
+    print_lines(lines)
     if quiet and executed.status not in ("completed", "waiting"):
         print_error(_why(executed))
     return exit_code(executed)

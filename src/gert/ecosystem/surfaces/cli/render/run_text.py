@@ -64,19 +64,19 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
     execution = entry.head.runner
     name = execution.skill_id if execution is not None else said["runbook_name"] or ("" if agent else "?")
     return [
-        (clip(entry.run_id, 2 * LONGEST_NAME), None),
-        (clip(name, LONGEST_NAME), None),
-        (_ago(entry.started, now), None),
-        (clip((said["tenant"] if agent else said["actor"]) or "", LONGEST_NAME), None),
-        (entry.kind if entry.kind != "runbook" else said["mode"] or "", None),
+        clip(entry.run_id, 2 * LONGEST_NAME),
+        clip(name, LONGEST_NAME),
+        _ago(entry.started, now),
+        clip((said["tenant"] if agent else said["actor"]) or "", LONGEST_NAME),
+        "try" if said["trial"] else entry.kind if entry.kind != "runbook" else said["mode"] or "",
         (f"{entry.status}{waits}", COLOURS[entry.status]),
         (
             f"{outcome['category']}: {outcome['code']}" if outcome else "",
             CATEGORY.get(outcome["category"]) if outcome else None,
         ),
-        (one_line(said["why"] or "", LONGEST_WHY), None),
-        (str(entry.events), None),
-        (elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "", None),
+        one_line(said["why"] or "", LONGEST_WHY),
+        str(entry.events),
+        elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "",
     ]
 
 
@@ -147,8 +147,8 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
         ("mode", said["mode"]),
         ("gert", said["gert_version"]),
         ("recorded", f"{plural(entry.events, 'event')} in {entry.trace or entry.place.name}"),
-        *((f"tool {name}", value) for name, value in (said["tool_hashes"] or {}).items()),
-        *((f"policy {name}", value) for name, value in (said["policy_hashes"] or {}).items()),
+        *(("tool", f"{name} {digest}") for name, digest in (said["tool_hashes"] or {}).items()),
+        *(("policy", f"{name} {digest}") for name, digest in (said["policy_hashes"] or {}).items()),
     ]
     yield from (_line(title, value) for title, value in rows if value)
     yield from _inputs(said)

@@ -10,9 +10,9 @@ from xml.sax.saxutils import escape, quoteattr
 import click
 
 from gert.ecosystem.host.scenarios.suite import Covered, Tested, report_of
-from gert.ecosystem.surfaces.cli.render.output import plural, print_line
+from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_lines
 from gert.errors import UsageError
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import os_reason, printable
 from gert.kernel.scenario.coverage import Part
 
 _MARKS = {
@@ -46,8 +46,7 @@ class Report:
         if lines and tested.runbook != self._runbook:
             self._runbook = tested.runbook
             print_line(click.style(printable(tested.runbook or "without a runbook"), bold=True))
-        for line in lines:
-            print_line(line)
+        print_lines(lines)
 
     def revise(self, tested: Tested) -> None:
         """Replace the last result."""
@@ -148,8 +147,7 @@ def write_junit(path: str, report: Report) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(junit(report))
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"cannot write the report to `{path}`: {why}") from None
+        raise UsageError(f"cannot write the report to `{path}`: {os_reason(problem)}") from None
 
 
 def junit(report: Report) -> str:

@@ -8,7 +8,7 @@ import click
 
 from gert.ecosystem.host.approvals.respond import Answered, Received, TicketView, summary
 from gert.ecosystem.host.approvals.ticket_document import resume_command
-from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_line
+from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_lines
 from gert.ecosystem.surfaces.cli.render.text import elapsed
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.text import printable
@@ -24,14 +24,14 @@ def row(view: TicketView, now: datetime, *, with_status: bool) -> list[Cell]:
     """One ticket in a list."""
     request, status = view.ticket.request, view.status_at(now)
     cells: list[Cell] = [
-        (view.id, None),
-        (request.runbook, None),
-        (request.place, None),
+        view.id,
+        request.runbook,
+        request.place,
         (request.risk_level, RISKS.get(request.risk_level)),
-        (request.requested_by or "the kernel", None),
-        (_ago(view.ticket.created_at, now), None),
-        (_ahead(view.ticket.expires_at, now) if status == "pending" else "", None),
-        (f"{view.approvals}/{view.needed}{_received(view)}", None),
+        request.requested_by or "the kernel",
+        _ago(view.ticket.created_at, now),
+        _ahead(view.ticket.expires_at, now) if status == "pending" else "",
+        f"{view.approvals}/{view.needed}{_received(view)}",
     ]
     return [*cells, (status, COLOURS[status])] if with_status else cells
 
@@ -102,7 +102,7 @@ def _received(view: TicketView) -> str:
 
 def say_request(view: TicketView) -> None:
     """Print what a ticket asks for."""
-    say_lines(line for line in summary(view.ticket.request) if line)
+    print_lines(line for line in summary(view.ticket.request) if line)
 
 
 def _response(received: Received, view: TicketView) -> str:
@@ -128,9 +128,3 @@ def _ahead(moment: str | None, now: datetime) -> str:
         return ""
     left = parse_timestamp(moment) - now
     return f"in {elapsed(left)}" if left > timedelta() else f"{elapsed(-left)} ago"
-
-
-def say_lines(lines: Iterator[str]) -> None:
-    """Print lines."""
-    for line in lines:
-        print_line(line)

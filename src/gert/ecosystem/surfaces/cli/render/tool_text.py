@@ -25,11 +25,11 @@ def print_tools(found: list[FoundTool]) -> None:
         ["tool", "transport", "actions", "highest risk", "file"],
         [
             [
-                (each.name, None),
+                each.name,
                 (each.tool.meta.transport if each.tool is not None else "invalid", None if each.tool else BAD),
-                (_names(each), None),
+                _names(each),
                 _highest(each),
-                (each.file, None),
+                each.file,
             ]
             for each in found
         ],

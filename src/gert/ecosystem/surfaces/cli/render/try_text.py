@@ -30,7 +30,8 @@ def print_new(made: NewTool) -> None:
     if len(made.actions) > _MOST_ACTIONS:
         print_line(f"  … and {len(made.actions) - _MOST_ACTIONS} more")
     if not made.is_known:
-        print_line(click.style("effects are unknown: say in the file what each action touches", fg=DOUBTFUL))
+        why = "effects or writes are unknown: say in the file what each action touches and writes"
+        print_line(click.style(why, fg=DOUBTFUL))
     name, inputs = next(iter(made.actions.items()))
     given = "".join(f" --input {printable(each)}=VALUE" for each in inputs)
     print_line("Next:")

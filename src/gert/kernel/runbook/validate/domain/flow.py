@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gert.errors import GertError
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.modifiers import NextBlock
 from gert.kernel.runbook.documents.steps import (
@@ -99,8 +99,7 @@ def _missing_target(program: Program, jump: NextBlock, known: dict[str, int]) ->
     if jump.step in program.by_id:
         message = f"`next` cannot leave its list of steps: `{jump.step}` is in another one"
         return error("D07", jump.at("step"), message, "move the shared steps after the block, and jump there")
-    guess = did_you_mean(jump.step, known)
-    hint = f"did you mean `{guess}`?" if guess else None
+    hint = suggestion(jump.step, known)
     return error("D07", jump.at("step"), f"there is no step `{jump.step}` to jump to", hint)
 
 

@@ -44,10 +44,15 @@ def _undeclared(policy: PolicyFile) -> Iterator[Finding]:
     """D46: a policy that restricts anything should also restrict steps without declared effects."""
     built = policy_of(policy.governance)
     restricts = any(rule.verdict is not None and rule.verdict > Verdict.ALLOW for rule in built.rules)
-    if restricts and decide(resolve(), [built]).verdict is Verdict.ALLOW:
+    decision = decide(resolve(), [built])
+    if restricts and decision.verdict is Verdict.ALLOW:
         message = "a step that declares no effects is allowed to do anything"
         hint = "add `{ effects: [unknown], action: require-approval }` or a rule for `risk: critical`"
-        yield warning("D46", policy.governance.at("rules"), message, hint)
+        if decision.rules:
+            [allows] = decision.rules
+            yield warning("D46", policy.governance.rules[allows.number - 1].path, message, f"{hint} before it")
+        else:
+            yield warning("D46", policy.governance.at("rules"), message, hint, on_key=True)
 
 
 def flat_groups(groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:

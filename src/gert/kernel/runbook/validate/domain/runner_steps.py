@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.documents.skill import Skill
 from gert.kernel.runbook.documents.steps import ToolStep
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
@@ -55,8 +55,7 @@ def known_skills(case: Case) -> Iterator[Finding]:
             message = f"{step.label} uses the skill `{skill}`, which is not valid"
             yield error("D82", step.at("tool"), message, f"run `gert validate {program.skills[skill].file}`")
         else:
-            guess = did_you_mean(skill, program.skills)
-            hint = f"did you mean `{guess}`?" if guess else "`gert skill list` shows the skills there are"
+            hint = suggestion(skill, program.skills) or "`gert skill list` shows the skills there are"
             yield error("D82", step.at("tool"), f"{step.label} uses the skill `{skill}`, which is not there", hint)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gert.errors import GertError
 from gert.kernel.foundation.globs import Visibility, parse_glob, split_path
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.documents.steps import BranchStep, ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, error, warning
@@ -51,8 +51,7 @@ def exported_outputs(case: Case) -> Iterator[Finding]:
         for index, name in enumerate(step.export):
             path = step.at("export", index)
             if contract is not None and name not in outputs:
-                guess = did_you_mean(name, outputs)
-                hint = f"did you mean `{guess}`?" if guess else f"it has {listing(outputs)}"
+                hint = suggestion(name, outputs) or f"it has {listing(outputs)}"
                 yield error("D29", path, f"{step.label} has no output `{shorten(name)}` to export", hint)
             elif step.for_each is not None:
                 continue  # a loop exports under its own id, which is unique

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from gert.errors import GertError, PatternError
 from gert.kernel.foundation.globs import split_path
-from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.contract import Contract, Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, Severity, error, warning
@@ -60,8 +60,7 @@ def declared_tools(case: Case) -> Iterator[Finding]:
             continue
         lookup = program.tool_names.get(step.tool)
         if lookup is None:
-            guess = did_you_mean(step.tool, program.tool_names)
-            hint = f"did you mean `{guess}`?" if guess else "add it to `tools`"
+            hint = suggestion(step.tool, program.tool_names) or "add it to `tools`"
             yield error("D16", step.at("tool"), f"the tool `{shorten(step.tool)}` is not declared in `tools`", hint)
             continue
         used.add(lookup.entry)
@@ -72,8 +71,7 @@ def declared_tools(case: Case) -> Iterator[Finding]:
             message = f"`action` is missing: the tool `{step.tool}` has {len(tool.actions)}"
             yield error("D18", step.path, message, f"one of {listing(tool.actions)}")
         elif step.action is not None and step.action not in tool.actions:
-            guess = did_you_mean(step.action, tool.actions)
-            hint = f"did you mean `{guess}`?" if guess else f"it has {listing(tool.actions)}"
+            hint = suggestion(step.action, tool.actions) or f"it has {listing(tool.actions)}"
             message = f"the tool `{step.tool}` has no action `{shorten(step.action)}`"
             yield error("D18", step.at("action"), message, hint)
     for index, entry in enumerate(program.runbook.tools):
@@ -128,8 +126,7 @@ def _check_given(
 
 
 def _undeclared(name: str, callee: str, known: Iterable[str], path: Path) -> Finding:
-    guess = did_you_mean(name, known)
-    hint = f"did you mean `{guess}`?" if guess else "declare it in the contract, or remove it"
+    hint = suggestion(name, known) or "declare it in the contract, or remove it"
     return warning("D21", path, f"{callee} declares no input `{shorten(name)}`", hint, on_key=True)
 
 
@@ -145,14 +142,7 @@ def literal_objection(value: Any, parameter: Parameter) -> str | None:
             return f"expected {parameter.type}, found text with a template in it"
         return None
     try:
-        return objection(
-            coerce(value, parameter.type),
-            type=parameter.type,
-            enum=parameter.enum,
-            pattern=parameter.pattern,
-            min=parameter.min,
-            max=parameter.max,
-        )
+        return parameter.objection(coerce(value, parameter.type))
     except PatternError:
         return None  # reported at the pattern itself
     except GertError as problem:

@@ -11,14 +11,13 @@ from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import resume_command, ticket_document
 from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run
-from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_lines, print_table
 from gert.ecosystem.surfaces.cli.render.ticket_text import (
     HEADINGS,
     SPARE,
     about,
     answered_text,
     row,
-    say_lines,
 )
 
 
@@ -67,7 +66,7 @@ def list_(everything: bool, drop_box: str | None, run_id: str | None, ledger: Le
 def show(ticket: str, drop_box: str | None, ledger: LedgerChoice, as_json: bool) -> int:
     """Show what would run, which rule requires approval, and the responses.
 
-    TICKET is the id of a ticket; a unique prefix is enough.
+    TICKET is the id of a ticket, a unique prefix of it, or `last`: the one that the last run waits for.
     """
     place = tickets_place(*ledger, drop_box, os.environ)
     found = asyncio.run(show_ticket(place, os.environ, ticket))
@@ -75,7 +74,7 @@ def show(ticket: str, drop_box: str | None, ledger: LedgerChoice, as_json: bool)
     if as_json:
         print_json(ticket_document(view, found.now, _resume(found, view)))
     else:
-        say_lines(about(view, found.now, _resume(found, view)))
+        print_lines(about(view, found.now, _resume(found, view)))
     return 0
 
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import click
 
+from gert.ecosystem.host.config.files import write_new
 from gert.ecosystem.host.config.keys.approval_keys import NAMED_KEY, OWNER, named_key
 from gert.ecosystem.host.config.keys.key_list import ListedKey, list_keys
 from gert.ecosystem.host.shapes.approvals import KeyDocument
-from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_pair, print_table
+from gert.ecosystem.surfaces.cli.render.output import Cell, print_error, print_json, print_line, print_pair, print_table
 from gert.errors import UsageError
 from gert.kernel.foundation.signature import (
     ED25519,
@@ -21,7 +22,6 @@ from gert.kernel.foundation.signature import (
     find_key_names,
     parse_key,
 )
-from gert.kernel.foundation.text import printable
 
 _FORMS: Final = {ED25519: "ed25519", HMAC_SHA256: "base64"}
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -50,7 +50,7 @@ def new(alg: str, key_id: str | None, out: str | None, as_json: bool) -> int:
     text = f"{_FORMS[alg]}:{base64.b64encode(secrets.token_bytes(32)).decode()}"
     key = parse_key(text, key_id or (None if out is None else os.path.splitext(os.path.basename(out))[0]))
     if out is not None:
-        _write_new(out, text)
+        write_new(out, f"{text}\n".encode())
         if as_json:
             print_json({**_document(key), "file": out})
         else:
@@ -86,13 +86,11 @@ def list_(as_json: bool) -> int:
     if as_json:
         print_json([{"variable": each.variable, "use": each.use, **_held(each.key, each.flaw)} for each in held])
     elif held:
-        rows = [
+        rows: list[list[Cell]] = [
             [
-                (each.variable, None),
-                (each.use, None),
-                (each.key.id if each.key is not None else "", None),
-                (each.key.alg if each.key is not None else "", None),
-                (_does(each.key) if each.key is not None else "", None),
+                each.variable,
+                each.use,
+                *((each.key.id, each.key.alg, _does(each.key)) if each.key is not None else ("", "", "")),
                 _remark(each),
             ]
             for each in held
@@ -103,16 +101,16 @@ def list_(as_json: bool) -> int:
     return 1 if any(each.key is None for each in held) else 0
 
 
-def _remark(held: ListedKey) -> tuple[str, str | None]:
+def _remark(held: ListedKey) -> Cell:
     """What is wrong with a key, or the owner of a key for approvals."""
     if held.key is None:
         return held.flaw or "", "red"
     if held.key.is_weak:
         return "weak: too short", "yellow"
     if not held.variable.startswith(NAMED_KEY):
-        return "", None
+        return ""
     said = os.environ.get(held.variable.replace(NAMED_KEY, f"{OWNER}_"))
-    return (f"owner {said}", None) if said else ("no owner: it can approve as anyone", "yellow")
+    return f"owner {said}" if said else ("no owner: it can approve as anyone", "yellow")
 
 
 def _describe(key: Key) -> None:
@@ -147,18 +145,3 @@ def _held(key: Key | None, flaw: str | None) -> dict[str, Any]:
 
 def _does(key: Key) -> str:
     return "sign and verify" if key.can_sign else "verify"
-
-
-def _write_new(path: str, text: str) -> None:
-    """Write a secret to a new file that only its owner can read."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    except FileExistsError:
-        raise UsageError(f"`{printable(path)}` already exists", hint="choose another file") from None
-    except (OSError, ValueError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) and problem.strerror else "it is not a path"
-        raise UsageError(f"`{printable(path)}` cannot be written: {why.lower()}") from None
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())

@@ -9,8 +9,8 @@ import click
 from gert.ecosystem.host.approvals.respond import Verdict, respond
 from gert.ecosystem.host.approvals.ticket_document import answered_document
 from gert.ecosystem.host.runs.place import Place, place_for
-from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
-from gert.ecosystem.surfaces.cli.render.ticket_text import outcome, say_lines, say_request
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_lines
+from gert.ecosystem.surfaces.cli.render.ticket_text import outcome, say_request
 
 _OPTIONS: Final = (
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
@@ -44,7 +44,8 @@ approve = _command(
     "approve",
     """Approve a request of a run; `gert approvals show TICKET` shows it first.
 
-    TICKET is the id of a ticket; a unique prefix is enough. An approval that would not count is refused.
+    TICKET is the id of a ticket, a unique prefix of it, or `last`: the one that the last run waits for.
+    An approval that would not count is refused.
     """,
     approved=True,
     example="--as ann --reason 'checked with ops'",
@@ -54,7 +55,8 @@ reject = _command(
     "reject",
     """Reject a request of a run; one rejection closes the ticket.
 
-    TICKET is the id of a ticket; a unique prefix is enough. A rejection that would not count is refused.
+    TICKET is the id of a ticket, a unique prefix of it, or `last`: the one that the last run waits for.
+    A rejection that would not count is refused.
     """,
     approved=False,
     example="--as ann --reason 'not during the freeze'",
@@ -69,5 +71,5 @@ def _respond(verdict: Verdict, place: Place, *, as_json: bool) -> int:
         print_json(answered_document(given, verdict.approved, words))
     else:
         print_line()
-        say_lines(outcome(given.answered, verdict.approved, words, is_unverified=given.is_unverified))
+        print_lines(outcome(given.answered, verdict.approved, words, is_unverified=given.is_unverified))
     return 0 if given.answered.objection is None else 1

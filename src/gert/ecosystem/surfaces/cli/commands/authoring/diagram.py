@@ -7,6 +7,7 @@ from gert.ecosystem.host.runs.traces import names_run
 from gert.ecosystem.surfaces.cli.options import open_runs
 from gert.ecosystem.surfaces.cli.render.output import print_line
 from gert.errors import UsageError
+from gert.kernel.foundation.text import os_reason
 
 
 @click.command(name="diagram", epilog="Example: gert diagram runbooks/restart-pod.yaml --format svg -o restart.svg")
@@ -32,8 +33,9 @@ def command(
 ) -> int:
     """Draw a runbook, or a run with the path it took: steps, branches, lanes, loops, approvals and risk.
 
-    RUN is the id of a run, a unique prefix of it, or `last`. The colour of a border is the risk; ⚠ is an approval, a
-    dashed border a person or lanes. No step is executed.
+    RUN is the id of a run, a unique prefix of it, or `last`. The colour of a border is the risk, and ⚠ an approval; a
+    box is around a loop, a group or lanes. In a run, dotted lines were not taken, and steps are coloured by their
+    result. No step is executed.
     """
     if runbook is not None and run_id is None and names_run(runbook):
         runbook, run_id = None, runbook
@@ -52,5 +54,5 @@ def command(
         with open(file, "w", encoding="utf-8") as opened:
             opened.write(text)
     except OSError as problem:
-        raise UsageError(f"cannot write `{file}`: {(problem.strerror or str(problem)).lower()}") from None
+        raise UsageError(f"cannot write `{file}`: {os_reason(problem)}") from None
     return 0

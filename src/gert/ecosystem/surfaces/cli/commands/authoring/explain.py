@@ -1,26 +1,22 @@
 """`gert explain`: the contract and risk of each step of a runbook, and the rule that decides."""
 
 from collections.abc import Iterator
-from datetime import timedelta
-from typing import Final
 
 import click
-import msgspec
 
 from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_file
 from gert.ecosystem.host.run.boundary import Crossing
 from gert.ecosystem.surfaces.cli.render.contract_text import (
     RISK_COLOURS,
+    VERDICT_COLOURS,
     effects_text,
+    needs_text,
     parameter_text,
     promises_text,
 )
-from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair, print_table
-from gert.kernel.foundation.duration import format_duration
+from gert.ecosystem.surfaces.cli.render.output import Cell, print_json, print_line, print_pair, print_table
 from gert.kernel.governance.decide import Decision
 from gert.kernel.governance.explain import PolicyMatch
-
-VERDICT_COLOURS: Final = {"allow": "green", "require-approval": "yellow", "deny": "red"}
 
 
 @click.command(epilog="Example: gert explain runbooks/pod-restart.yaml delete_pod --policy production.policy.yaml")
@@ -38,7 +34,7 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
     """
     found = explain_file(runbook, step, policies)
     if as_json:
-        crossings = {"crossings": [msgspec.to_builtins(each) for each in found.crossings]} if step is None else {}
+        crossings = {"crossings": found.crossings} if step is None else {}
         name = found.program.runbook.meta.name
         print_json({"runbook_name": name, "steps": [each.as_json() for each in found.steps], **crossings})
     elif step is not None:
@@ -61,17 +57,16 @@ def _crossings(crossings: list[Crossing]) -> None:
     print_line()
     print_table(
         ["without a step", "", "from or to", "effect", "decision"],
-        [
-            [
-                (each.direction, None),
-                (each.what, None),
-                (each.place, None),
-                (each.effect, None),
-                (each.refusal or "allow", VERDICT_COLOURS["deny" if each.refusal else "allow"]),
-            ]
-            for each in crossings
-        ],
+        [[each.direction, each.what, each.place, each.effect, _refusal(each.refusal)] for each in crossings],
     )
+
+
+def _refusal(refusal: str | None) -> Cell:
+    return _verdict("allow") if refusal is None else (refusal, VERDICT_COLOURS["deny"])
+
+
+def _verdict(word: str) -> Cell:
+    return word, VERDICT_COLOURS[word]
 
 
 def _table(explained: list[ExplainedStep]) -> None:
@@ -79,17 +74,14 @@ def _table(explained: list[ExplainedStep]) -> None:
         ["step", "does", "effects", "writes", "promises", "risk", "decision", "by rule"],
         [
             [
-                (each.name, None),
-                (each.target or each.step.type, None),
-                (effects_text(each.contract), None),
-                (", ".join(sorted(each.contract.writes)) or "-", None),
-                (promises_text(each.contract), None),
+                each.name,
+                each.target or each.step.type,
+                effects_text(each.contract),
+                ", ".join(sorted(each.contract.writes)) or "-",
+                promises_text(each.contract),
                 (each.explanation.risk.word, RISK_COLOURS[each.explanation.risk.word]),
-                (
-                    each.explanation.decision.verdict.word,
-                    VERDICT_COLOURS[each.explanation.decision.verdict.word],
-                ),
-                (_rules(each.explanation.decision), None),
+                _verdict(each.explanation.decision.verdict.word),
+                _rules(each.explanation.decision),
             ]
             for each in explained
         ],
@@ -110,7 +102,7 @@ def _detail(each: ExplainedStep) -> None:
     print_pair("risk", f"{explanation.risk.word}: {explanation.reason}", RISK_COLOURS[explanation.risk.word])
     verdict = f"{decision.verdict.word}: {decision.rule or 'no rule matches'}"
     print_pair("decision", verdict, VERDICT_COLOURS[decision.verdict.word])
-    _say_list("needs", list(_needs(decision)))
+    _say_list("needs", list(needs_text(decision)))
     _say_list("inputs", [f"{name}: {parameter_text(parameter)}" for name, parameter in contract.inputs.items()])
     _say_list("outputs", [f"{name}: {parameter_text(parameter)}" for name, parameter in contract.outputs.items()])
     if each.preview is not None:
@@ -132,21 +124,6 @@ def _preview(preview: ExplainedPreview) -> str:
 def _say_list(title: str, lines: list[str]) -> None:
     for index, line in enumerate(lines):
         print_pair(title if index == 0 else "", line)
-
-
-def _needs(decision: Decision) -> Iterator[str]:
-    """What an approval asks for, and what holds beside the verdict."""
-    for key, value in decision.summary().items():
-        if key in {"decision", "rules"}:
-            continue
-        shown = format_duration(timedelta(seconds=value)) if key == "approval_timeout" else _written(value)
-        yield f"{key.replace('_', ' ')}: {shown}"
-
-
-def _written(value: object) -> str:
-    if isinstance(value, list):
-        return "; ".join(_written(each) if isinstance(each, list) else str(each) for each in value)
-    return "yes" if value is True else str(value)
 
 
 def _considered(match: PolicyMatch) -> Iterator[str]:

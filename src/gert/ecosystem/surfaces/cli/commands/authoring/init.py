@@ -10,7 +10,7 @@ from gert.ecosystem.host.scaffold.agent_files import PROFILES, Profile
 from gert.ecosystem.host.scaffold.agent_project import create_agent_project
 from gert.ecosystem.host.scaffold.starter_files import OPTIONAL_FILES, RUNBOOK, name_from, starter_files
 from gert.ecosystem.host.scaffold.write_files import WrittenFiles, write_all
-from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_lines
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.text import printable
@@ -55,8 +55,7 @@ def command(folder: str | None, profile: Profile | None, name: str | None, force
             }
         )
     else:
-        for line in _lines(folder, chosen, placed, profile):
-            print_line(line)
+        print_lines(_lines(folder, chosen, placed, profile))
     return 0
 
 

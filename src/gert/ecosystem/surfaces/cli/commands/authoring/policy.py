@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line, print_lines
 from gert.errors import Exit, UsageError
 
 
@@ -74,8 +74,7 @@ def test(
         del document["skipped"], document["updated"]
         print_json(document | ({"coverage": [_covered_json(each) for each in covered]} if coverage else {}))
     else:
-        for line in (*coverage_lines(covered), *report.summary(coverage=False)):
-            print_line(line)
+        print_lines((*coverage_lines(covered), *report.summary(coverage=False)))
     return Exit.DONE if report.is_passed else Exit.REFUSED
 
 
@@ -124,8 +123,7 @@ def _say_blocks(blocks: list[list[str]]) -> None:
     for index, block in enumerate(blocks):
         if index:
             print_line()
-        for line in block:
-            print_line(line)
+        print_lines(block)
 
 
 def _counted(verdicts: list[str]) -> str:

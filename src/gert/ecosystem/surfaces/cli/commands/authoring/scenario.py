@@ -19,7 +19,7 @@ from gert.ecosystem.host.scenarios.curate import (
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.host.scenarios.retrace import find_record, retrace
 from gert.ecosystem.host.scenarios.scaffold import scaffold
-from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.scenario_text import documents, print_scenario
 from gert.ecosystem.surfaces.cli.render.text import DOUBTFUL, GOOD, QUIET, clip
 from gert.errors import UsageError
@@ -122,7 +122,7 @@ def list_command(names: tuple[str, ...], golden: bool, as_json: bool) -> int:
     """List the scenarios of runbooks or folders (default: the current folder)."""
     found = [each for each in list_scenarios(names or (".",)) if not (golden and each.kind == "archived")]
     if as_json:
-        print_json([msgspec.to_builtins(each) for each in found])
+        print_json(found)
         return 0
     if not found:
         print_line("No scenarios found.")
@@ -159,7 +159,7 @@ def _named(named: str, runbook: str | None) -> Folder:
 
 def _say_curated(done: Curated, *, as_json: bool) -> int:
     if as_json:
-        print_json(msgspec.to_builtins(done))
+        print_json(done)
         return 0
     status = "golden" if done.golden else "archived"
     verb = "is now" if done.changed else "is already"
@@ -171,16 +171,12 @@ def _say_curated(done: Curated, *, as_json: bool) -> int:
     return 0
 
 
-def _row(each: ScenarioInfo) -> list[tuple[str, str | None]]:
-    if each.problem is not None:
-        status: tuple[str, str | None] = ("unreadable", DOUBTFUL)
-    else:
-        status = (each.kind, COLOURS[each.kind])
+def _row(each: ScenarioInfo) -> list[Cell]:
     return [
-        (each.runbook or "none", None),
-        (each.scenario, None),
-        status,
-        (clip(each.expects or "", WIDEST), None),
+        each.runbook or "none",
+        each.scenario,
+        ("unreadable", DOUBTFUL) if each.problem is not None else (each.kind, COLOURS[each.kind]),
+        clip(each.expects or "", WIDEST),
         (clip(each.recorded or "", 40).partition(".")[0], QUIET),
-        (clip(" ".join((each.problem or each.description or "").split()), WIDEST), None),
+        clip(" ".join((each.problem or each.description or "").split()), WIDEST),
     ]

@@ -6,7 +6,7 @@ import click
 
 from gert.ecosystem.surfaces.cli.render.output import print_json
 from gert.errors import UsageError
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 
 RESULT: Final = "result"
@@ -32,8 +32,7 @@ def command(kind: str, command_words: tuple[str, ...]) -> int:
 
     name = " ".join(command_words) or "exec"
     if name not in RESULTS:
-        meant = did_you_mean(name, RESULTS)
-        hint = f"did you mean `{meant}`?" if meant else "`gert --help` lists the commands"
+        hint = suggestion(name, RESULTS) or "`gert --help` lists the commands"
         raise UsageError(f"there is no command `{name}` that prints a result with --json", hint=hint)
     print_json(result_schema(name))
     return 0

@@ -11,7 +11,7 @@ import msgspec
 from gert.ecosystem.host.scenarios.folders import find_scenarios
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
 from gert.ecosystem.surfaces.cli.options import seconds_of
-from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_lines
 from gert.ecosystem.surfaces.cli.render.suite_report import Report, changes, write_junit
 from gert.errors import Exit, GertError, UsageError
 from gert.kernel.foundation.text import printable
@@ -101,8 +101,7 @@ def command(
     if as_json:
         print_json(report.as_json(coverage=coverage))
     else:
-        for line in report.summary(coverage=coverage):
-            print_line(line)
+        print_lines(report.summary(coverage=coverage))
     # Last: if this report cannot be written, the other one is already out.
     if junit_file is not None:
         write_junit(junit_file, report)
@@ -155,8 +154,7 @@ def _update(tested: Tested, *, say_it: bool) -> None:
     before = read_document(path).decode("utf-8", "replace") if is_file(path) else ""
     after = edited(before, tested.updates) if before else Edited(to_yaml(tested.updates))
     if say_it:
-        for line in changes(path, before, after.text):
-            print_line(line)
+        print_lines(changes(path, before, after.text))
         if after.rewritten:
             print_line("      the whole file is rewritten: its comments are lost")
     if before:

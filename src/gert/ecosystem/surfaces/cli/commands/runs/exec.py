@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TextIO, TypeVar
+from typing import Any, Protocol, TextIO, TypeVar
 
 import click
 import msgspec
@@ -152,6 +152,24 @@ def _execute(
         observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
         begin = rehearsal.begin
     return drive(execute(options, observers=observers, on_start=_starting(begin)), observers)
+
+
+class Begin(Protocol):
+    """A run that is ready to start."""
+
+    def __call__(self, *, observers: list[Observer]) -> Coroutine[Any, Any, Executed]:
+        """Drive the run and notify `observers`."""
+        ...
+
+
+def drive_in_view(
+    begin: Begin, results: StepResults | None = None, *, as_json: bool, quiet: bool, verbose: bool = False
+) -> Executed:
+    """Drive a run to its end and show its progress: on standard error where the result is JSON."""
+    stream = sys.stderr if as_json else sys.stdout
+    view = make_view(stream=stream, verbose=verbose, quiet=quiet) if stream is not None else None
+    observers: list[Observer] = [each for each in (view, results) if each is not None]
+    return drive(begin(observers=observers), observers)
 
 
 def drive(run: Coroutine[Any, Any, R], observers: Iterable[Observer]) -> R:

@@ -45,7 +45,8 @@ def command(run_id: str, step: str | None, follow: bool, ledger: LedgerChoice, a
             return 0
         logs.require_step()
         if not as_json:
-            print_line(f"no step of run {found} has printed anything")
+            named = f"step `{printable(step)}` of run {found} has printed nothing" if step is not None else None
+            print_line(named or f"no step of run {found} has printed anything")
     return 0
 
 

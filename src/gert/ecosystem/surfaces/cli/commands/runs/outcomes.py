@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import click
 
-from gert.ecosystem.host.runs.outcome_scan import Scan, Sources, sources_for
+from gert.ecosystem.host.runs.outcome_scan import TRIAL, Scan, Sources, sources_for
 from gert.ecosystem.host.shapes.reports import OutcomesReport, RunbookOutcomesRow
 from gert.ecosystem.surfaces.cli.live.progress import progress
 from gert.ecosystem.surfaces.cli.render.outcome_rows import write_rows
@@ -27,6 +27,7 @@ PASSED_OVER: Final = {
     "mode": ("in another mode", "pass `--mode all` to count every run"),
     "period": ("outside the period", "set the period with `--since` and `--until`"),
     "runbook": ("of another runbook", "omit `--runbook` to count all runbooks"),
+    TRIAL: ("of `gert tool try`", "`gert run list --all` lists them"),
 }
 
 
@@ -58,7 +59,7 @@ def command(
     """Show run outcomes by runbook.
 
     PATH is a trace or a folder of traces. Without PATH, gert reads the configured folder (GERT_TRACES_DIR, or
-    `traces.dir` of the project) and the runs of the state directory.
+    `traces.dir` of the project) and the runs of the state directory. Runs of `gert tool try` are not counted.
     Traces are not verified here; use `gert trace verify` for that.
     """
     if as_json and as_csv:

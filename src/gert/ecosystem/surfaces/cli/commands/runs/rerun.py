@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from gert.ecosystem.host.redrive.rerun import RerunOptions, rerun
-from gert.ecosystem.surfaces.cli.commands.runs.resume_command import Redrive, redrive_command
+from gert.ecosystem.surfaces.cli.commands.runs.exec import Begin
+from gert.ecosystem.surfaces.cli.commands.runs.resume_command import redrive_command
 from gert.ecosystem.surfaces.cli.options import named_run
 
 
@@ -22,7 +23,7 @@ from gert.ecosystem.surfaces.cli.options import named_run
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set an input to a new value.")
 @click.option("--break-glass", metavar="REASON", help="Override governance in an emergency, if its rules allow it.")
 @redrive_command
-def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> Redrive:
+def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> Begin:
     """Start a new run from a step of an earlier run; steps before it use their recorded answers and do not run again.
 
     RUN is the id of the earlier run, a unique prefix of it, or `last`. It must have ended; gert does not change it. The

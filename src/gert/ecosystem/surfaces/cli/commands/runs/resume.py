@@ -6,7 +6,8 @@ from typing import Any, cast, get_args
 import click
 
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
-from gert.ecosystem.surfaces.cli.commands.runs.resume_command import Redrive, redrive_command
+from gert.ecosystem.surfaces.cli.commands.runs.exec import Begin
+from gert.ecosystem.surfaces.cli.commands.runs.resume_command import redrive_command
 from gert.ecosystem.surfaces.cli.options import named_run
 from gert.errors import UsageError
 from gert.kernel.events.vocabulary import Reconciliation
@@ -43,7 +44,7 @@ def command(
     outputs: tuple[str, ...],
     allow_running: bool,
     **shared: Any,
-) -> Redrive:
+) -> Begin:
     """Resume a waiting or interrupted run: completed steps use their recorded answers, the rest runs live.
 
     RUN is the id of the run, a unique prefix of it, or `last`.

@@ -1,17 +1,13 @@
 """Options and output that `gert resume` and `gert rerun` share."""
 
-import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import click
 
 from gert.ecosystem.host.config.variables import given_values
-from gert.ecosystem.host.run.observer import Observer
-from gert.ecosystem.host.run.options import Executed
-from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor, drive
-from gert.ecosystem.surfaces.cli.live.view import make_view
+from gert.ecosystem.surfaces.cli.commands.runs.exec import Begin, approval_mode, checked_actor, drive_in_view
 from gert.ecosystem.surfaces.cli.render.result import show
 from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 
@@ -35,15 +31,7 @@ _OPTIONS: Final = (
 )
 
 
-class Redrive(Protocol):
-    """A resume or rerun that is ready to start."""
-
-    def __call__(self, *, observers: list[Observer]) -> Coroutine[Any, Any, Executed]:
-        """Drive the run and notify `observers`."""
-        ...
-
-
-def redrive_command(prepare: Callable[..., Redrive]) -> Callable[..., int]:
+def redrive_command(prepare: Callable[..., Begin]) -> Callable[..., int]:
     """Make a command of a function that prepares a redrive; the shared options reach it as options of the host."""
 
     @wraps(prepare)
@@ -64,16 +52,9 @@ def redrive_command(prepare: Callable[..., Redrive]) -> Callable[..., int]:
             **own,
         )
         results = StepResults() if as_json else None
-        executed = _drive(redrive, results, as_json=as_json, quiet=quiet, verbose=verbose)
+        executed = drive_in_view(redrive, results, as_json=as_json, quiet=quiet, verbose=verbose)
         return show(executed, as_json=as_json, quiet=quiet, results=results)
 
     for option in _OPTIONS:
         command = option(command)
     return command
-
-
-def _drive(redrive: Redrive, results: StepResults | None, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
-    stream = sys.stderr if as_json else sys.stdout
-    view = make_view(stream=stream, verbose=verbose, quiet=quiet) if stream is not None else None
-    observers: list[Observer] = [each for each in (view, results) if each is not None]
-    return drive(redrive(observers=observers), observers)

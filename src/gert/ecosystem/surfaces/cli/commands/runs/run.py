@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final
 
 import click
-import msgspec
 
 from gert.ecosystem.host.redrive.abandon import AbandonOptions, abandon
 from gert.ecosystem.host.run.record.journal import now
@@ -27,6 +26,7 @@ from gert.ecosystem.surfaces.cli.render.output import (
     print_json,
     print_json_line,
     print_line,
+    print_lines,
     print_table,
 )
 from gert.ecosystem.surfaces.cli.render.run_text import (
@@ -65,6 +65,7 @@ def command() -> None:
 @click.option("--runbook", metavar="NAME", help="Only runs of this runbook.")
 @click.option("--tenant", metavar="ID", help="Only runs of this tenant.")
 @click.option("--since", metavar="TIME", help="Only runs that started since a time, or within a duration such as 7d.")
+@click.option("--all", "everything", is_flag=True, help="Also list ended runs of `gert tool try`.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=MOST_LISTED, show_default=True, help="Most runs to list."
 )
@@ -74,6 +75,7 @@ def list_(
     runbook: str | None,
     tenant: str | None,
     since: str | None,
+    everything: bool,
     limit: int,
     ledger: LedgerChoice,
     as_json: bool,
@@ -82,16 +84,20 @@ def list_(
 
     A runbook run is `running` while a process drives it, `waiting` where it waits for an approval, and `cut-off` where
     its process ended before it did: `gert resume` resumes both. An agent run is `active` or `paused` until its
-    harness ends as completed or failed.
+    harness ends as completed or failed. Ended runs of `gert tool try` are left out, except with --all or --runbook.
     """
     moment = now()
     earliest = parse_since(since, moment) if since is not None else None
     found: list[Entry] = []
     unreadable: dict[str, GertError] = {}
+    left_out = 0
     with open_runs(*ledger) as runs:
         for entry in runs.newest(earliest, tenant, unreadable.__setitem__):
             is_named = runbook is None or run_row(entry)["runbook_name"] == runbook
             if is_named and (status is None or entry.is_of(status)):
+                if entry.is_past_trial and not everything and runbook is None:
+                    left_out += 1
+                    continue
                 found.append(entry)
                 if len(found) >= limit:
                     break
@@ -102,6 +108,8 @@ def list_(
         else:
             any_run = bool(unreadable) or next(runs.newest(), None) is not None
             print_line("there are no such runs" if any_run else f"there are no runs in {runs.place.name}")
+        if left_out and not as_json:
+            print_line(f"left out: {plural(left_out, 'run')} of `gert tool try` (see --all)")
     for run_id, problem in unreadable.items():
         print_error(f"run `{run_id}` cannot be read: {problem.message}", "`gert run verify-ledger` says more")
     return 1 if unreadable else 0
@@ -124,16 +132,14 @@ def show(run_id: str, whole: bool, ledger: LedgerChoice, as_json: bool) -> int:
         added = {} if timeline is None else as_data(timeline, whole=whole)
         print_json(as_document(entry) | added | ({"steps": shown} if entry.kind == "runbook" else {}))
     else:
-        for line in about(entry, now()):
-            print_line(line)
+        print_lines(about(entry, now()))
         if shown:
             print_line()
             left_out = len(steps) - len(shown)
             print_line(f"steps (the last {len(shown):,} of {len(steps):,}; --all shows all):" if left_out else "steps:")
         for each in shown:
             print_line(step_line(each))
-        for line in () if timeline is None else timeline_lines(timeline, None if whole else MOST_SHOWN):
-            print_line(line)
+        print_lines(() if timeline is None else timeline_lines(timeline, None if whole else MOST_SHOWN))
     return 0
 
 
@@ -155,7 +161,7 @@ def tail(run_id: str, follow: bool, since_seq: int, verbose: bool, ledger: Ledge
             print_timeline(events, verbose=verbose)
             return 0
         for event in events:
-            print_json_line(msgspec.to_builtins(event))
+            print_json_line(event)
     return 0
 
 
@@ -190,10 +196,9 @@ def abandon_(
     )
     ended = asyncio.run(abandon(options))
     if as_json:
-        print_json(msgspec.to_builtins(ended))
+        print_json(ended)
     else:
-        for line in abandoned_lines(ended):
-            print_line(line)
+        print_lines(abandoned_lines(ended))
     return 0
 
 

@@ -39,6 +39,7 @@ def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
         "events": f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}",
         "paused for": ", ".join(agent_facts(entry).get("pauses", ())) or None,
         "waits for": facts["blocked_on"],
+        "failed at": facts["failed_step"],
         "because": facts["failure_reason"],
     }
     for title, value in rows.items():
@@ -115,10 +116,10 @@ def summaries(run_id: str, summary_type: str | None, limit: int, ledger: LedgerC
     elif noted:
         rows = [
             [
-                (str(each["seq"]), None),
-                (clip(each["summary_type"], LONGEST_NAME), None),
-                (clip(each["step_key"] or "", LONGEST_NAME), None),
-                (value_text(each["summary"]), None),
+                str(each["seq"]),
+                clip(each["summary_type"], LONGEST_NAME),
+                clip(each["step_key"] or "", LONGEST_NAME),
+                value_text(each["summary"]),
             ]
             for each in noted
         ]
@@ -138,7 +139,7 @@ def artifacts(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
     if as_json:
         print_json({"run_id": found, "artifacts": held})
     elif held:
-        rows = [[(clip(key, LONGEST_NAME), None), (value_text(value), None)] for key, value in held.items()]
+        rows = [[clip(key, LONGEST_NAME), value_text(value)] for key, value in held.items()]
         print_table(("artifact", "value"), rows)
     else:
         print_line("there are no artifacts")

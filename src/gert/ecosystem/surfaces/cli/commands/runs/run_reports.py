@@ -9,7 +9,7 @@ from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.compare_runs import Difference, compare_runs
 from gert.ecosystem.host.runs.cost import BY, By, CostRow, cost_report
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, open_runs, parse_since
-from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line, print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD, LONGEST_NAME, clip, value_text
 
 
@@ -56,7 +56,7 @@ def diff(a: str, b: str, exit_code: bool, ledger: LedgerChoice, as_json: bool) -
         found, same = compare_runs(*(runs.lines(entry) for entry in entries))
     if as_json:
         document: dict[str, Any] = {"a": entries[0].run_id, "b": entries[1].run_id, "same_steps": same}
-        print_json(document | {"differences": [msgspec.to_builtins(each) for each in found]})
+        print_json(document | {"differences": found})
     else:
         for each in found:
             _print_difference(each)
@@ -73,15 +73,14 @@ def _row(row: CostRow) -> dict[str, Any]:
     return {name: value for name, value in msgspec.to_builtins(row).items() if value is not None}
 
 
-def _cells(row: CostRow, by: str) -> list[Cell]:
+def _cells(row: CostRow, by: str) -> list[str]:
     found = {
         "tenant": clip(row.tenant or "", LONGEST_NAME),
         "runs": str(row.runs),
         "tokens": f"{row.prompt_tokens}+{row.completion_tokens}",
     }
-    middle: list[Cell] = [(found[title], None) for title in _TITLES[by]]
-    cost: Cell = (f"{row.cost_usd:.6f} USD", None)
-    return [(clip(row.name, 2 * LONGEST_NAME), None), *middle, (str(row.calls), None), cost]
+    middle = [found[title] for title in _TITLES[by]]
+    return [clip(row.name, 2 * LONGEST_NAME), *middle, str(row.calls), f"{row.cost_usd:.6f} USD"]
 
 
 def _print_difference(each: Difference) -> None:

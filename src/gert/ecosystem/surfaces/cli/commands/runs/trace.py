@@ -158,7 +158,7 @@ class _Readable:
 def _print_json(events: _Readable) -> None:
     for event in events:
         try:
-            print_json_line(msgspec.to_builtins(event))
+            print_json_line(event)
         except RecursionError:
             print_error(f"event {event.seq}: it is nested too deep to be shown")
 

@@ -5,7 +5,6 @@ import os
 from typing import Any
 
 import click
-import msgspec
 
 from gert.ecosystem.surfaces.cli.render.output import Cell, print_json, print_line, print_table
 from gert.errors import Exit
@@ -32,15 +31,15 @@ def list_(config: str | None, as_json: bool) -> int:
 
     entries = list_providers(config, os.environ)
     if as_json:
-        print_json({"providers": msgspec.to_builtins(entries)})
+        print_json({"providers": entries})
     elif entries:
         rows = [
             [
-                (each.name, None),
-                (each.program or each.problem or "", None if each.program else "red"),
-                (f"{each.timeout:g} s", None),
-                (", ".join(f"{name}{'' if is_set else ' (not set)'}" for name, is_set in each.variables.items()), None),
-                (os.path.relpath(each.file), None),
+                each.name,
+                each.program or (each.problem or "", "red"),
+                f"{each.timeout:g} s",
+                ", ".join(f"{name}{'' if is_set else ' (not set)'}" for name, is_set in each.variables.items()),
+                os.path.relpath(each.file),
             ]
             for each in entries
         ]
@@ -68,9 +67,9 @@ def check(names: tuple[str, ...], config: str | None, as_json: bool) -> int:
     else:
         rows: list[list[Cell]] = [
             [
-                (each.input, None),
-                (each.source, None),
-                (show(each.value), None) if each.problem is None else (each.problem.message, "red"),
+                each.input,
+                each.source,
+                show(each.value) if each.problem is None else (each.problem.message, "red"),
             ]
             for each in results
         ]
@@ -81,4 +80,4 @@ def check(names: tuple[str, ...], config: str | None, as_json: bool) -> int:
 def _document(name: str, source: str, value: Any, problem: Any) -> dict[str, Any]:
     if problem is None:
         return {"input": name, "source": source, "value": value}
-    return {"input": name, "source": source, "problem": msgspec.to_builtins(problem)}
+    return {"input": name, "source": source, "problem": problem}

@@ -1,10 +1,9 @@
 """`gert models`: what gert knows about models."""
 
 import click
-import msgspec
 
 from gert.ecosystem.host.agent.prices import chosen_prices
-from gert.ecosystem.surfaces.cli.render.output import Cell, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_table
 
 
 @click.group(epilog="Example: gert models prices gpt-5-mini")
@@ -23,14 +22,13 @@ def prices(names: tuple[str, ...], as_json: bool) -> int:
     """
     table = chosen_prices(names)
     if as_json:
-        print_json(msgspec.to_builtins(table))
+        print_json(table)
         return 0
     print_line(f"{table.currency} per {table.per}, of {table.date} ({table.source})")
-    rows: list[list[Cell]] = [
-        [(name, None), *((_amount(each), None) for each in (price.prompt, price.cached, price.cache_write)),
-         (_amount(price.completion), None)]
+    rows = [
+        [name, *map(_amount, (price.prompt, price.cached, price.cache_write, price.completion))]
         for name, price in table.models.items()
-    ]  # fmt: skip
+    ]
     print_table(("model", "prompt", "cached", "cache write", "answer"), rows)
     return 0
 

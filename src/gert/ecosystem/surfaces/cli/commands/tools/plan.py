@@ -1,8 +1,7 @@
 """`gert plan`: create, show, approve and verify plans."""
 
 import asyncio
-import sys
-from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import click
@@ -11,14 +10,12 @@ from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.host.run.execute import execute
-from gert.ecosystem.host.run.observer import Observer
-from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.runner.approve import Approval, approval_of
+from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.runner.approve import approval_of
 from gert.ecosystem.host.runner.create import CreatedPlan, create_plan, new_order, verify_plan
 from gert.ecosystem.host.runner.plan_files import authorization_file, load_authorization, load_plan
-from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor, drive
+from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checked_actor, drive_in_view
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import ledger_options, open_project
-from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.options import seconds_of
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.result import show as show_result
@@ -98,10 +95,7 @@ def show(file: str, as_json: bool) -> int:
     except Refused:
         authorization = None
     if as_json:
-        import msgspec
-
-        given = msgspec.to_builtins(authorization) if authorization is not None else None
-        print_json({**_document(plan), "authorization": given})
+        print_json({**_document(plan), "authorization": authorization})
         return 0
     _print_plan(plan)
     if authorization is None:
@@ -151,7 +145,7 @@ def approve(
     place = {"state_dir": project.state, "db": db, "dsn": dsn}
     if approval.run_id is not None:
         again = ResumeOptions(run_id=approval.run_id, actor=who, approvals=mode, **place)  # type: ignore[arg-type]
-        executed = _drive(lambda observers: resume(again, observers=observers), as_json=as_json, quiet=quiet)
+        executed = drive_in_view(partial(resume, again), as_json=as_json, quiet=quiet)
     else:
         options = RunOptions(
             file=approval.runbook,
@@ -162,7 +156,8 @@ def approve(
             break_glass=break_glass,
             **place,  # type: ignore[arg-type]
         )
-        executed = _drive(_start(options, approval), as_json=as_json, quiet=quiet)
+        begin = partial(execute, options, on_start=lambda setup: approval.remember(setup.run_id))
+        executed = drive_in_view(begin, as_json=as_json, quiet=quiet)
     more = {"authorization": authorization_file(file)} if executed.status == "completed" else {}
     code = show_result(executed, as_json=as_json, quiet=quiet, more=more)
     if not as_json and not quiet and executed.status == "completed":
@@ -179,9 +174,7 @@ def verify(file: str, as_json: bool, **place: Any) -> int:
     checks = asyncio.run(verify_plan(open_project(**place), file))
     holds = all(check.passed for check in checks)
     if as_json:
-        import msgspec
-
-        print_json({"valid": holds, "checks": [msgspec.to_builtins(check) for check in checks]})
+        print_json({"valid": holds, "checks": checks})
     else:
         marks = {True: ("✓", GOOD), False: ("✗", BAD), None: ("-", None)}
         for check in checks:
@@ -189,19 +182,6 @@ def verify(file: str, as_json: bool, **place: Any) -> int:
             reason = f": {printable(check.reason)}" if check.reason else ""
             print_line(f"{click.style(mark, fg=colour)} {check.number} {check.name}{reason}")
     return 0 if holds else 1
-
-
-def _start(options: RunOptions, approval: Approval) -> Callable[[list[Observer]], Coroutine[Any, Any, Executed]]:
-    return lambda observers: execute(
-        options, observers=observers, on_start=lambda setup: approval.remember(setup.run_id)
-    )
-
-
-def _drive(begin: Callable[[list[Observer]], Coroutine[Any, Any, Executed]], *, as_json: bool, quiet: bool) -> Executed:
-    stream = sys.stderr if as_json else sys.stdout
-    view = make_view(stream=stream, verbose=False, quiet=quiet) if stream is not None else None
-    observers = [view] if view is not None else []
-    return drive(begin(observers), observers)
 
 
 def _document(plan: Plan) -> dict[str, Any]:

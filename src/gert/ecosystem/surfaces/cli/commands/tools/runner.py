@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
-import msgspec
 
 from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.runner.dispatch import dispatch
@@ -16,7 +15,7 @@ from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.host.runner.recover import Recovered, recover
 from gert.ecosystem.host.runner.skill_call import export_execution, result_of
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import ledger_options, open_project, project_options
-from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_pair, print_table
+from gert.ecosystem.surfaces.cli.render.output import Cell, print_error, print_json, print_line, print_pair, print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD, value_text
 from gert.errors import Exit
 from gert.kernel.foundation.text import printable
@@ -54,13 +53,13 @@ def run(file: str, as_json: bool, **place: Any) -> int:
     if result.record is None:
         refused = result.refused
         if as_json:
-            print_json({"plan_id": plan.plan_id, "refused": msgspec.to_builtins(refused)})
+            print_json({"plan_id": plan.plan_id, "refused": refused})
         elif refused is not None:
             print_error(f"{refused.message} ({refused.rule})" if refused.rule else str(refused.message), refused.hint)
         return Exit.REFUSED
     record = result.record
     if as_json:
-        print_json(msgspec.to_builtins(record))
+        print_json(record)
     elif record.exit_code == 0:
         requests = f"{record.requests} request{'' if record.requests == 1 else 's'}"
         print_line(f"{record.plan_id}: done, {requests}, isolation {record.isolation.level}")
@@ -91,16 +90,10 @@ def recover_(files: tuple[str, ...], look_only: bool, actor: str | None, as_json
 
     found = asyncio.run(look())
     if as_json:
-        print_json([msgspec.to_builtins(each) for each in found])
+        print_json(found)
     elif found:
-        rows = [
-            [
-                (each.plan_id, None),
-                (each.skill_id, None),
-                (each.state, STATES[each.state]),
-                (_remark(each), None),
-            ]
-            for each in found
+        rows: list[list[Cell]] = [
+            [each.plan_id, each.skill_id, (each.state, STATES[each.state]), _remark(each)] for each in found
         ]
         print_table(("plan", "skill", "state", "remark"), rows, ("remark", "skill"))
     else:
@@ -128,11 +121,11 @@ def list_(config: str | None, as_json: bool) -> int:
     elif project.runners:
         rows = [
             [
-                (name, None),
-                (" ".join(runner.vendors), None),
-                (" ".join(runner.domains), None),
-                ("yes" if runner.programs else "no", None),
-                (str(len(_skills(project, name))), None),
+                name,
+                " ".join(runner.vendors),
+                " ".join(runner.domains),
+                "yes" if runner.programs else "no",
+                str(len(_skills(project, name))),
             ]
             for name, runner in sorted(project.runners.items())
         ]
@@ -164,7 +157,7 @@ def doctor(as_json: bool, **place: Any) -> int:
 
     found = asyncio.run(look())
     if as_json:
-        print_json([msgspec.to_builtins(each) for each in found])
+        print_json(found)
     else:
         marks = {True: ("✓", GOOD), False: ("✗", BAD), None: ("-", DOUBTFUL)}
         for each in found:

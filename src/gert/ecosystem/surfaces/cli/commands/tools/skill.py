@@ -29,10 +29,7 @@ def list_(config: str | None, as_json: bool) -> int:
     if as_json:
         print_json(found)
     else:
-        rows = [
-            [(row["id"], None), (row["vendor"], None), (row["network"], None), (" ".join(row["runners"]), None)]
-            for row in found
-        ]
+        rows = [[row["id"], row["vendor"], row["network"], " ".join(row["runners"])] for row in found]
         print_table(("skill", "vendor", "network", "runners"), rows, ("network", "runners"))
     return 0
 

@@ -47,7 +47,7 @@ def list_command(names: tuple[str, ...], as_json: bool) -> int:
 def show(name: str, action: str | None, as_json: bool) -> int:
     """Show a tool: its program or server, and the contract and risk of each action."""
     from gert.ecosystem.surfaces.cli.render.tool_text import print_action, print_tool
-    from gert.kernel.foundation.names import did_you_mean
+    from gert.kernel.foundation.names import suggestion
 
     [found, *others] = find_tools([name])
     if others:
@@ -56,8 +56,10 @@ def show(name: str, action: str | None, as_json: bool) -> int:
     if action is not None:
         actions = [each for each in actions if each.name == action]
         if not actions:
-            guess = did_you_mean(action, [each.name for each in found.actions])
-            hint = f"did you mean `{guess}`?" if guess else f"run `gert tool show {name}` to list its actions"
+            hint = (
+                suggestion(action, [each.name for each in found.actions])
+                or f"run `gert tool show {name}` to list its actions"
+            )
             raise UsageError(f"the tool `{found.name}` has no action `{action}`", hint=hint)
     if as_json:
         print_json(found.as_json() | {"actions": [each.as_json() for each in actions]})

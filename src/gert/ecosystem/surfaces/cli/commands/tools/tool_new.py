@@ -17,7 +17,9 @@ from gert.kernel.foundation.text import printable
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-@click.command("new", epilog="Example: gert tool new kubectl --effects network -- kubectl get pods -n NAMESPACE")
+@click.command(
+    "new", epilog="Example: gert tool new kubectl --effects network --writes none -- kubectl get pods -n NAMESPACE"
+)
 @click.argument("name", metavar="NAME")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option("--example", "examples", multiple=True, metavar="'COMMAND'", help="Another example. May be repeated.")
@@ -44,10 +46,11 @@ def new(
 ) -> int:
     """Write a tool file from an example command, or from the `--help` of a program; add an action to an existing one.
 
-    In an example, words that stand for values become inputs: `<name>` or `{name}`, also within a word; if there are
-    none of them, words in capitals such as NAMESPACE. gert does not run the example. With --from-help it runs
-    `PROGRAM --help` and nothing else. Effects are unknown unless you say what they are: review the file before you
-    rely on it.
+    In an example, words that stand for values become inputs: `<name>` or `{name}`, also within a word, or `<name=30>`
+    with a default; if there are none of them, words in capitals such as NAMESPACE. gert does not run the example.
+    With --from-help it runs `PROGRAM --help` and, if that lists the command of an example, `PROGRAM COMMAND --help`;
+    nothing else. Effects are unknown unless --effects and --writes say what they are: review the file before you rely
+    on it.
     """
     from gert.ecosystem.host.tools.new_tool import Claims, new_tool
     from gert.ecosystem.surfaces.cli.render.try_text import print_new

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.mcp_tools import STDIO, called_tools, shown
@@ -55,8 +55,7 @@ def _arguments(tool: Tool) -> Iterator[Finding]:
         known = {*declared(tool.contract).inputs, *declared(action.contract).inputs}
         for name in action.mcp_arguments:
             if name not in known:
-                guess = did_you_mean(name, known)
-                hint = f"did you mean `{guess}`?" if guess else "declare it in `contract.inputs`"
+                hint = suggestion(name, known) or "declare it in `contract.inputs`"
                 yield error("D70", action.at("mcp_arguments", name), f"`{name}` is not an input", hint, on_key=True)
 
 

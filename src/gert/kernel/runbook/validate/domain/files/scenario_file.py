@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from gert.kernel.events.runbook import EVENTS
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -19,7 +18,6 @@ from gert.kernel.runbook.validate.domain.tools import literal_objection
 REGEX_ENDS: Final = "/"
 EVIDENCE_KEYS: Final = ("by", "reject", "failure", "redacted", "duration")
 """Keys allowed next to evidence; a step's own evidence of that name takes precedence."""
-_EVENTS: Final = frozenset(each.type for each in EVENTS)
 _UNNAMED: Final = re.compile("[a-z]+#[0-9]+")
 _ITEM: Final = re.compile(r"\[[^\]]*\]")
 IGNORED_KEYS: Final = frozenset({"description", "tags", "golden", "extensions"})
@@ -87,11 +85,13 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
         for name, value in getattr(expectations, section).items():
             if isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == REGEX_ENDS:
                 yield from check_pattern("D61", value[1:-1], (section, name))
+    from gert.kernel.events.runbook import EVENTS  # validation of other documents needs none of them
+
+    known = frozenset(each.type for each in EVENTS)
     for index, event in enumerate(expectations.expected_events):
         kind = event.split(maxsplit=1)[0] if event.split() else event
-        if kind not in _EVENTS:
-            guess = did_you_mean(kind, _EVENTS)
-            hint = f"did you mean `{guess}`?" if guess else "`docs/events.md` lists them"
+        if kind not in known:
+            hint = suggestion(kind, known) or "`docs/events.md` lists them"
             yield error("D61", ("expected_events", index), f"there is no event `{shorten(kind)}`", hint)
     if program is None:
         return
@@ -129,8 +129,7 @@ def _evidence(key: str, entry: Mapping[str, Any], step: ManualStep) -> Iterator[
         piece = wanted.get(name)
         if piece is None:
             if name not in EVIDENCE_KEYS:
-                guess = did_you_mean(name, wanted)
-                hint = f"did you mean `{guess}`?" if guess else None
+                hint = suggestion(name, wanted)
                 yield warning("D62", path, f"`{key}` requires no evidence `{shorten(name)}`", hint)
         elif piece.kind == "text" and not (isinstance(value, str | int | float) and str(value).strip()):
             yield warning("D62", path, f"expected text for `{name}` of `{key}`")
@@ -152,7 +151,6 @@ def _is_step(key: str, steps: Mapping[str, object]) -> bool:
 
 
 def _unknown(what: str, name: str, known: Iterable[str], path: Path, rule: str = "D60") -> Finding:
-    guess = did_you_mean(name, known)
-    hint = f"did you mean `{guess}`?" if guess else None
+    hint = suggestion(name, known)
     on_key = not isinstance(path[-1], int)
     return error(rule, path, f"the runbook has no {what} `{shorten(name)}`", hint, on_key=on_key)

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, suggestion
 from gert.kernel.governance.network import read_address, read_network
 from gert.kernel.runbook.documents.project import Config
 from gert.kernel.runbook.documents.skill import PLACE, HttpBlock, SecretsPolicy, Skill
-from gert.kernel.runbook.finding import Finding, Path, error, warning
+from gert.kernel.runbook.finding import Finding, Path, at_offset, error, warning
 from gert.kernel.runbook.validate.domain.contracts import (
     contract_limits,
     deprecated_keys,
@@ -131,13 +131,12 @@ def _request(skill: Skill, http: HttpBlock) -> Iterator[Finding]:
         return
     domains = skill.network_policy.domains if skill.network_policy is not None else ()
     if match[1] not in domains:
-        guess = did_you_mean(match[1], domains)
-        hint = f"did you mean `{guess}`?" if guess else "add it there, or call another host"
+        hint = suggestion(match[1], domains) or "add it there, or call another host"
         yield error("D78", http.at("url"), f"the host `{match[1]}` is not in `networkPolicy.domains`", hint)
     for reference in http.success.references if http.success is not None else ():
         if not reference.path or reference.path[0] not in _RESPONSE:
             message = "`success` reads `.status` and `.body` of the response"
-            yield _at(reference.offset, error("D80", http.at("success"), message))
+            yield at_offset(reference.offset, error("D80", http.at("success"), message))
     if "?" in http.url.source or "#" in http.url.source:
         yield error("D78", http.at("url"), "the URL has a query or a fragment", "put parameters into `query`")
 
@@ -149,12 +148,12 @@ def _templates(skill: Skill) -> Iterator[Finding]:
         for reference in _secret_references(template):
             if len(reference.path) != 2 or reference.path[1] not in known:
                 listed = ", ".join(f"`.secret.{name}`" for name in sorted(known)) or "it declares none"
-                yield _at(reference.offset, error("D79", path, "expected the name of a required secret", listed))
+                yield at_offset(reference.offset, error("D79", path, "expected the name of a required secret", listed))
         yield from _declared(skill, path, template)
     for path, template in _open_templates(skill):
         for reference in _secret_references(template):
             hint = "a URL is written to logs on its way; send the secret in a header or in the body"
-            yield _at(reference.offset, error("D79", path, "a secret cannot be part of a URL", hint))
+            yield at_offset(reference.offset, error("D79", path, "a secret cannot be part of a URL", hint))
         yield from _declared(skill, path, template)
 
 
@@ -165,15 +164,14 @@ def _declared(skill: Skill, path: Path, template: Template) -> Iterator[Finding]
         if isinstance(head, str) and head != PLACE and head not in inputs:
             guess = did_you_mean(head, inputs)
             hint = f"did you mean `.{guess}`?" if guess else "declare it in `contract.inputs`"
-            yield _at(reference.offset, error("D80", path, f"the skill declares no input `{head}`", hint))
+            yield at_offset(reference.offset, error("D80", path, f"the skill declares no input `{head}`", hint))
 
 
 def _outputs(skill: Skill) -> Iterator[Finding]:
     """D81: what is taken is declared, and what is required is taken."""
     for name, block in skill.extract.items():
         if name not in skill.contract.outputs:
-            guess = did_you_mean(name, skill.contract.outputs)
-            hint = f"did you mean `{guess}`?" if guess else "declare it in `contract.outputs`"
+            hint = suggestion(name, skill.contract.outputs) or "declare it in `contract.outputs`"
             path = ("extract", name)
             yield error("D81", path, f"`{name}` is not an output of the contract", hint, on_key=True)
         if block.json_path is not None and block.from_ != "json":
@@ -215,10 +213,3 @@ def runner_settings(config: Config, facts: Facts) -> Iterator[Finding]:
         kv = runner.secrets.kv if runner.secrets is not None else None
         if kv is not None and (kv.command is None) == (kv.vault is None):
             yield error("D84", kv.path, "`kv` takes a `command` or a `vault`, and one of them")
-
-
-def _at(offset: int, finding: Finding) -> Finding:
-    return Finding(
-        rule=finding.rule, severity=finding.severity, path=finding.path, message=finding.message,
-        hint=finding.hint, offset=offset,
-    )  # fmt: skip

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, suggestion
 from gert.kernel.governance.contract import Contract, Parameter, resolve
 from gert.kernel.governance.tighten import relaxations
 from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, ExtractBlock, Tool
-from gert.kernel.runbook.finding import Finding, Path, error, note, warning
+from gert.kernel.runbook.finding import Finding, Path, at_offset, error, note, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import declared
 from gert.kernel.runbook.validate.domain.contracts import (
@@ -87,7 +87,7 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
         for reference in word.references:
             message = f"`{'.'.join(map(str, reference.path))}` is not known when the program is started"
             hint = "the arguments of a long-running program are fixed"
-            yield _at(reference.offset, warning("D52", ("meta", "args", index), message, hint))
+            yield at_offset(reference.offset, warning("D52", ("meta", "args", index), message, hint))
     if meta.transport == RUNNER:
         yield from runner_meta(tool)
     if facts.platform is not None and meta.platform and facts.platform not in meta.platform:
@@ -160,8 +160,7 @@ def _transport(tool: Tool, name: str, action: ActionBlock) -> Iterator[Finding]:
 def _extracts(action: ActionBlock, contract: Contract, transport: str) -> Iterator[Finding]:
     for name, extract in action.extract.items():
         if name not in contract.outputs:
-            guess = did_you_mean(name, contract.outputs)
-            hint = f"did you mean `{guess}`?" if guess else "declare it in `contract.outputs`"
+            hint = suggestion(name, contract.outputs) or "declare it in `contract.outputs`"
             yield error(
                 "D51",
                 action.at("extract", name),
@@ -204,27 +203,20 @@ def _templates(action: ActionBlock, contract: Contract, name: str) -> Iterator[F
             if not reference.path or not isinstance(reference.path[0], str):
                 secret = min((name for name, each in contract.inputs.items() if each.secret), default=None)
                 if secret is not None and exposed:
-                    yield _at(reference.offset, command_line_finding(secret, path))
+                    yield at_offset(reference.offset, command_line_finding(secret, path))
                 continue
             head = reference.path[0]
             parameter = contract.inputs.get(head)
             if parameter is None:
-                yield _at(reference.offset, _undeclared(head, name, contract.inputs, path))
+                yield at_offset(reference.offset, _undeclared(head, name, contract.inputs, path))
             elif parameter.secret and exposed:
-                yield _at(reference.offset, command_line_finding(head, path))
+                yield at_offset(reference.offset, command_line_finding(head, path))
 
 
 def _undeclared(head: str, action: str, known: Mapping[str, Parameter], path: Path) -> Finding:
     guess = did_you_mean(head, known)
     hint = f"did you mean `.{guess}`?" if guess else "declare it in `contract.inputs`"
     return warning("D52", path, f"the action `{action}` declares no input `{head}`", hint)
-
-
-def _at(offset: int, finding: Finding) -> Finding:
-    return Finding(
-        rule=finding.rule, severity=finding.severity, path=finding.path, message=finding.message,
-        hint=finding.hint, offset=offset,
-    )  # fmt: skip
 
 
 def _tool_templates(action: ActionBlock) -> Iterator[tuple[Path, Template, bool]]:

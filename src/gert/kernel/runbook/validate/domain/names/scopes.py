@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, suggestion
 from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.runbook.program import Program, walk
 from gert.kernel.runbook.reader import shorten
@@ -150,8 +150,7 @@ class Scopes:
         said = shorten("/".join(path))
         if lacking is not None:
             missing = path[len(lacking.key or ())]
-            guess = did_you_mean(missing, lacking.fields)
-            hint = f"did you mean `{guess}`?" if guess else None
+            hint = suggestion(missing, lacking.fields)
             return Unresolved(f"the scope `{'/'.join(lacking.key or ())}` has no `{shorten(missing)}`", hint)
         known = ["/".join(node.key or ()) for node in islice(self._root.below(), MAX_BELOW)]
         guess = did_you_mean("/".join(path), known) or did_you_mean("/".join(path[:-1]), known)
