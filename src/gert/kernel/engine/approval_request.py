@@ -79,8 +79,12 @@ def build_request(
 def subject_of(step: Step, frame: Frame, settings: StepSettings, inputs: dict[str, Any]) -> Subject:
     """Return the call that a request is about."""
     if isinstance(step, ToolStep):
-        return Subject(inputs=inputs, tool=step.tool, action=settings.action or "", call=frame.key or "")
-    return Subject(inputs=inputs, extension=step.extension if isinstance(step, ExtensionStep) else None)
+        call = frame.key or ""
+        return Subject(
+            inputs=inputs, contract=settings.contract, tool=step.tool, action=settings.action or "", call=call
+        )
+    extension = step.extension if isinstance(step, ExtensionStep) else None
+    return Subject(inputs=inputs, contract=settings.contract, extension=extension)
 
 
 def approver_lists(lists: frozenset[Approvers]) -> tuple[tuple[str, ...], ...]:

@@ -202,10 +202,12 @@ class CollectEvidence(Request[EvidenceAnswer], frozen=True, kw_only=True):
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """The call that an approval is about, before it is made; never recorded.
 
+    contract: what the values of secret inputs are checked against
     call: which visit of a step makes it
     """
 
     inputs: dict[str, Any]
+    contract: Contract = msgspec.field(default_factory=Contract)
     tool: str | None = None
     action: str = ""
     call: str = ""

@@ -226,6 +226,7 @@ def world_for(
         approvals=approvals,
         collect=lambda ask: collect(ask, *givers),
         binding=binding,
+        secrets=inputs.secrets,
     )
     worlds: dict[str, World] = {
         "dry-run": DryRun(real, options.probe_effects),

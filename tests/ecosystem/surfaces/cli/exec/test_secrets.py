@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.ecosystem.surfaces.cli.canaries import CANARIES, DECOY, Cage, found_in
-from tests.ecosystem.surfaces.cli.workbench import call, completed, files_under, note, of_type
+from tests.ecosystem.surfaces.cli.workbench import Project, call, completed, files_under, note, of_type
 
 APPROVE = {"name": "ask", "effects": ["restart"], "action": "require-approval"}
 GOVERNANCE = {"rules": [APPROVE, {"default": "allow"}]}
@@ -505,3 +505,44 @@ def test_nothing_of_a_secret_is_left_when_the_run_is_not_recorded(cage: Cage) ->
     ran = cage.run("--mode", "dry-run", "--verbose", stdin=f"{CANARIES['asked']}\n").ended(0)
     cage.silent(ran)
     assert not list(cage.vault.glob("got-*"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "value"),
+    [
+        pytest.param({"type": "string", "pattern": "^[a-z]+$"}, "../../s3cr3t;x", id="a pattern"),
+        pytest.param({"type": "string", "enum": ["web", "db"]}, "s3cr3tgamma", id="a choice"),
+        pytest.param({"type": "int"}, "s3cr3t-four", id="a type"),
+        pytest.param({"type": "int", "max": 5}, "9000013", id="a maximum"),
+    ],
+)
+@pytest.mark.parametrize("governance", [None, {"rules": [{"default": "require-approval"}]}], ids=["free", "approved"])
+def test_a_secret_is_checked_by_the_contract_of_the_tool(
+    project: Project, limits: dict[str, Any], value: str, governance: dict[str, Any] | None
+) -> None:
+    """A runbook that marks its input as secret does not switch off what guards the tool."""
+    project.tool("guarded", ["touch", "ran-{{ .what }}"], inputs={"what": {**limits, "required": True}})
+    project.runbook(
+        {"id": "go", "type": "tool", "tool": "guarded", "inputs": {"what": "{{ .given }}"}},
+        inputs={"given": {"type": "string", "secret": True, "required": True}},
+        tools=["guarded"],
+        governance=governance,
+    )
+    ran = project.exec("--var", f"given={value}", "--json").ended(3)
+    assert ran.said["failure"]["kind"] == "invalid_input"
+    assert "the value is secret and not shown" in ran.said["failure"]["message"]
+    assert not list(project.root.glob("ran-*"))
+    # The person is not asked to approve a call that is refused anyway.
+    assert of_type(project.run().events(), "approval_submitted") == []
+    assert value not in ran.out + ran.err
+
+
+def test_a_secret_that_fits_reaches_the_tool(project: Project) -> None:
+    project.tool("guarded", ["touch", "ran-{{ .what }}"], inputs={"what": {"type": "int", "max": 5, "required": True}})
+    project.runbook(
+        {"id": "go", "type": "tool", "tool": "guarded", "inputs": {"what": "{{ .given }}"}},
+        inputs={"given": {"type": "string", "secret": True, "required": True}},
+        tools=["guarded"],
+    )
+    project.exec("--var", "given=4").ended(0)
+    assert (project.root / "ran-4").exists()

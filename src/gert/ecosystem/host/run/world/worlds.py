@@ -18,7 +18,8 @@ from gert.ecosystem.host.config.supported import CallsExtensions, CallsTools
 from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.ecosystem.tools.outputs import Interrupted
-from gert.errors import GertError
+from gert.errors import GertError, InputError
+from gert.kernel.engine.inputs import fit
 from gert.kernel.engine.requests import (
     ANSWERS,
     AnyAnswer,
@@ -41,6 +42,7 @@ from gert.kernel.engine.requests import (
 )
 from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.events.runbook import Failure
+from gert.kernel.foundation.secret_refs import refs_in, reveal
 from gert.kernel.governance.contract import UNKNOWN, Contract
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.program import Program
@@ -101,6 +103,7 @@ class DryRun:
 class Real:
     """Asks processes and people; every answer is redacted before anyone sees it.
 
+    secrets: the values of secret inputs, by name
     embedded: what calls a tool in place of its transport, by tool
     """
 
@@ -114,6 +117,7 @@ class Real:
         approvals: ApprovalProvider,
         collect: Callable[[CollectEvidence], Awaitable[EvidenceAnswer]],
         binding: Binding | None = None,
+        secrets: Mapping[str, str] = MappingProxyType({}),
         embedded: Mapping[str, CallsTools] = MappingProxyType({}),
     ) -> None:
         self._program = program
@@ -123,6 +127,7 @@ class Real:
         self._approvals = approvals
         self._collect = collect
         self._binding = binding
+        self._secrets = secrets
         self._embedded = embedded
         self._answers: Mapping[type[Request[Any]], Callable[[Any], Awaitable[AnyAnswer]]] = {
             CallTool: self._call,
@@ -141,7 +146,7 @@ class Real:
     async def answer(self, ask: Request[Any]) -> AnyAnswer:
         """Ask, and redact the answer; an error may also repeat what was passed."""
         try:
-            said = self._outdated(ask) or await self._answers[type(ask)](ask)
+            said = self._unfit(ask) or self._outdated(ask) or await self._answers[type(ask)](ask)
         except (Detached, TimeoutError):
             raise
         except Interrupted as cut:
@@ -149,6 +154,24 @@ class Real:
         except Exception as error:
             said = failed_answer(ask, failure_of(error))
         return cast("AnyAnswer", self._intake.take(said, ask))
+
+    def _unfit(self, ask: Request[Any]) -> AnyAnswer | None:
+        """The answer to a call, or to a request for its approval, with a secret that its contract does not allow.
+
+        The kernel checks every other input; it sees no values of secrets.
+        """
+        about = ask.subject if isinstance(ask, SubmitApproval) else ask
+        if not isinstance(about, CallTool | CallPreview | CallExtension | Subject):
+            return None
+        for name, value in about.inputs.items():
+            parameter = about.contract.inputs.get(name)
+            if parameter is None or not isinstance(value, str) or not refs_in(value):
+                continue
+            try:
+                fit(reveal(value, self._secrets), msgspec.structs.replace(parameter, secret=True))
+            except InputError as problem:
+                return failed_answer(ask, Failure("invalid_input", f"the input `{name}`: {problem.message}"))
+        return None
 
     def _outdated(self, ask: Request[Any]) -> AnyAnswer | None:
         """The answer to a call, or to a wait, whose approval does not cover what would run now."""
@@ -265,8 +288,10 @@ class Probe:
 def subject_of_call(ask: CallTool | CallExtension | CollectEvidence) -> Subject:
     """The call that an approval is about, as it is about to be made."""
     if isinstance(ask, CallTool):
-        return Subject(inputs=ask.inputs, tool=ask.tool, action=ask.action, call=call_of(ask.key))
-    return Subject(inputs=ask.inputs, extension=ask.extension if isinstance(ask, CallExtension) else None)
+        call = call_of(ask.key)
+        return Subject(inputs=ask.inputs, contract=ask.contract, tool=ask.tool, action=ask.action, call=call)
+    extension = ask.extension if isinstance(ask, CallExtension) else None
+    return Subject(inputs=ask.inputs, contract=ask.contract, extension=extension)
 
 
 def why_skipped(contract: Contract, allowed: Set[str], mode: str = "probe") -> str | None:
