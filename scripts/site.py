@@ -37,7 +37,10 @@ def stage(target: Path) -> list[str]:
         copy = target / in_site(Path(name))
         copy.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
-            copy.write_text(_moved(source.read_text(encoding="utf-8"), Path(name)), encoding="utf-8")
+            text = _moved(source.read_text(encoding="utf-8"), Path(name))
+            # The navigation has no single decisions: a reader who finds one by searching goes on from here.
+            back = "\n[All decisions](README.md)\n" if re.match(r"docs/decisions/\d", name) else ""
+            copy.write_text(text + back, encoding="utf-8")
         else:
             shutil.copyfile(source, copy)
     for folder in [path for path in (target / "examples").rglob("*") if path.is_dir()]:
@@ -57,7 +60,7 @@ def _list_files(folder: Path) -> None:
     rows = [
         f"- [`{each.name}`]({each.name}{'/README.md' if each.is_dir() else ''})" for each in sorted(folder.iterdir())
     ]
-    page.write_text(f"# {folder.name}\n\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    page.write_text(f"# {folder.name}\n\n" + "\n".join(rows) + "\n\n[Up](../README.md)\n", encoding="utf-8")
 
 
 def in_site(path: Path) -> Path:

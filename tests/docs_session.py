@@ -162,6 +162,7 @@ VARIES = [
     (r"\b[0-9a-f]{8,64}(…|\b)", "HEX"),
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
     (r"\bby \S+ on \S+", "by WHO"),
+    (r"\+\d+\.\d+s\b", "OFFSET"),
     (r"\(\d+m?s of it waiting\)", ""),
     (r" +[0-9.]+ ?m?s( ago)?\b", " TOOK"),
     (r" +", " "),

@@ -116,8 +116,8 @@ def test_yaml_in_the_docs_is_valid(place: str, text: str) -> None:
     if "apiVersion:" in text and not text.startswith("# yaml-language-server"):
         folder = EXAMPLES / ("policies" if kind.startswith("policy") else "runbooks")
         checked = Workspace(str(EXAMPLES)).check(str(folder / "x.yaml"), kind=kind, source=text.encode())
-        messages = [finding.message for finding in checked.findings]
-        assert [each for each in messages if not each.endswith("is not set here")] == []
+        # Notes are about the surroundings: a secret that is not set here, a policy that this project does not name.
+        assert [finding.message for finding in checked.findings if finding.severity != "note"] == []
 
 
 def test_what_a_step_may_not_loosen_is_said_as_the_docs_say() -> None:

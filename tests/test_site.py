@@ -109,7 +109,7 @@ def test_every_page_has_one_title_and_headings_in_order(built: Path, pages: dict
 
 
 def test_no_page_shows_markdown_or_html_as_text(built: Path, pages: dict[Path, Page]) -> None:
-    raw = re.compile(r"\*\*|\]\(|\|\s*-{3}|<!--|</?[a-z]+>|!!! |^#{1,6} |`", re.MULTILINE)
+    raw = re.compile(r"\*\*|\]\(|\|\s*-{3}|<!--|</?[a-z]+>|!!! |^#{1,6} |\n(?:\d+\.|[-*]) |`", re.MULTILINE)
     shown = {
         f"{path.relative_to(built)}: {text.strip()[:80]}"
         for path, page in pages.items()
