@@ -51,7 +51,8 @@ steps:
     executed = run(str(book), trace=str(trace), state_dir=str(tmp_path / "state"))
     tree = StepTree()
     for line in trace.read_bytes().splitlines():
-        tree.fold(decode(line))
+        event = decode(line)
+        tree.fold(event, event.payload)
     shown = {node.path: node.status for node in tree.walk()}
     assert shown["both/left/l"] == "success"
     assert shown["each[0]"] == "success"

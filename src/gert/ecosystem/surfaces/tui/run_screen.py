@@ -29,6 +29,7 @@ from gert.ecosystem.surfaces.tui.text import event_lines
 from gert.errors import GertError, InputError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import one_line, printable
 from gert.kernel.runbook.documents.steps import ManualStep
@@ -135,16 +136,17 @@ class RunScreen(DeskScreen):
             self._apply(update)
 
     def _apply(self, update: Update) -> None:
-        for event in update.events:
-            self.steps.fold(event)
-            if isinstance(event.payload, says.RunStart):
-                self._start = event.payload
+        said = [event.payload for event in update.events]  # each is decoded once
+        for event, payload in zip(update.events, said, strict=True):
+            self.steps.fold(event, payload)
+            if isinstance(payload, says.RunStart):
+                self._start = payload
         self._events += update.events
         del self._events[:-MOST_EVENTS]
         self.status, self._tickets = update.entry.status, update.entry.tickets
         self._is_trial = update.entry.is_trial
         self.pane.draw()
-        self._write(update)
+        self._write(update, said)
         for note in update.notes:
             self.notify(printable(note), severity="warning", markup=False)
         self._show_objections()
@@ -156,16 +158,16 @@ class RunScreen(DeskScreen):
             self._was_over = True
             self._select_failed()
 
-    def _write(self, update: Update) -> None:
+    def _write(self, update: Update, said: list[Payload]) -> None:
         """Decisions and results, and output before the result of its step; one write an update."""
         lines: list[str] = []
         output: dict[str, list[str]] = {}
         for step, line in output_lines(update.output):
             output.setdefault(step, []).append(f"  {one_line(step, 24)} │ {line}")
-        for event in update.events:
-            if isinstance(event.payload, says.StepComplete):
+        for event, payload in zip(update.events, said, strict=True):
+            if isinstance(payload, says.StepComplete):
                 lines += output.pop(event.path or "", ())
-            lines += pages.event_summary(event)
+            lines += pages.event_summary(event, payload)
         lines += [line for rest in output.values() for line in rest]
         self.query_one("#output", OutputLog).add(lines)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.events.path import child, split
+from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.text import one_line
 from gert.kernel.runbook.documents.steps import BranchStep, GroupStep, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.program import Program
@@ -135,9 +136,8 @@ class StepTree:
 
     # --- what happens
 
-    def fold(self, event: Envelope) -> None:
-        """Fold one event."""
-        said = event.payload
+    def fold(self, event: Envelope, said: Payload) -> None:
+        """Fold one event, which says this."""
         follow = _FOLLOW.get(type(said))
         if follow is not None:
             follow(self, event, said)
