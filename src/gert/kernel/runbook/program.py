@@ -13,10 +13,10 @@ from gert.kernel.governance.contract import (
     NOTHING,
     Contract,
     Declared,
-    Parameter,
     manual_contract,
     resolve,
 )
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.rules import ContractMatch, Limits, Policy, Rule
 from gert.kernel.governance.verdict import Verdict

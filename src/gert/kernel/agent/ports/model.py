@@ -6,35 +6,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_
 
 from pydantic import BaseModel
 
-from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
 from gert.kernel.agent.steps.messages import ChatMessage
-
-__all__ = [
-    "LiteLLMCompletionFn",
-    "LiteLLMResponsesFn",
-    "MaxCost",
-    "ModelAPIMode",
-    "ModelAPIModeUsed",
-    "ModelCallOptions",
-    "ModelError",
-    "ModelPermanentError",
-    "ModelPort",
-    "ModelRequest",
-    "ModelResult",
-    "ModelTimeoutError",
-    "ModelTransientError",
-    "ModelUsage",
-    "OnToken",
-    "OutputT",
-    "PricedModelPort",
-    "ReasoningEffort",
-    "StreamingModelPort",
-    "SupportsModelDump",
-    "SupportsModelDumpJSON",
-    "ToolCall",
-    "ToolDefinition",
-    "VerbosityLevel",
-]
 
 ModelAPIMode: TypeAlias = Literal["auto", "responses", "chat"]
 ModelAPIModeUsed: TypeAlias = Literal["responses", "chat"]

@@ -6,24 +6,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
-from gert.errors import ToolPermanentError, ToolTransientError, ToolUnknownOutcomeError
 from gert.kernel.agent.ports.model import ToolDefinition
 from gert.kernel.agent.types.api import ToolFingerprint
-
-__all__ = [
-    "CheckingToolPort",
-    "RegisteredTool",
-    "ToolCallable",
-    "ToolExecutionContext",
-    "ToolExecutionOutcome",
-    "ToolExecutionResult",
-    "ToolPermanentError",
-    "ToolPort",
-    "ToolReconciler",
-    "ToolRiskLevel",
-    "ToolTransientError",
-    "ToolUnknownOutcomeError",
-]
 
 ToolRiskLevel: TypeAlias = Literal["low", "medium", "high", "critical"]
 ToolExecutionOutcome: TypeAlias = Literal["success", "transient_error", "permanent_error", "unknown_outcome"]
