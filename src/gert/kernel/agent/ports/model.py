@@ -115,7 +115,6 @@ class ModelPort(Protocol):
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Call a model and wait for its whole answer."""
-        ...
 
 
 @runtime_checkable
@@ -128,11 +127,9 @@ class StreamingModelPort(Protocol):
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Call a model and wait for its whole answer."""
-        ...
 
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
         """Call a model and pass each piece of text to `on_token`; an exception it raises ends the call."""
-        ...
 
 
 @runtime_checkable
@@ -141,11 +138,9 @@ class PricedModelPort(Protocol):
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Call a model and wait for its whole answer."""
-        ...
 
     def max_cost_usd(self, model: str, prompt_tokens: int) -> float | None:
         """Return the most a call may cost: its prompt, and an answer as long as it may be; None if unknown."""
-        ...
 
 
 class SupportsModelDump(Protocol):
@@ -153,7 +148,6 @@ class SupportsModelDump(Protocol):
 
     def model_dump(self) -> dict[str, object]:
         """Return it as plain data."""
-        ...
 
 
 class SupportsModelDumpJSON(Protocol):
@@ -161,7 +155,6 @@ class SupportsModelDumpJSON(Protocol):
 
     def model_dump_json(self) -> str:
         """Return it as JSON text."""
-        ...
 
 
 class LiteLLMCompletionFn(Protocol):
@@ -169,7 +162,6 @@ class LiteLLMCompletionFn(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the chat completions API."""
-        ...
 
 
 class LiteLLMResponsesFn(Protocol):
@@ -177,4 +169,3 @@ class LiteLLMResponsesFn(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the Responses API."""
-        ...

@@ -25,25 +25,20 @@ class Office(Protocol):
     @property
     def log(self) -> RunLog:
         """Return the record of the runs."""
-        ...
 
     @property
     def approvals(self) -> Approvals:
         """Return the approvals of people."""
-        ...
 
     @property
     def kernel(self) -> "AgentKernel":
         """Return the kernel that a critic's model is called through."""
-        ...
 
     def fingerprint(self, tool_name: str) -> ToolFingerprint | None:
         """Return the identity of a tool; None if it is not known."""
-        ...
 
     async def program(self, call: Call, arguments: Any) -> ProgramPlace | None:
         """Return where the program of a call is found, if it has one."""
-        ...
 
 
 class Denial(NamedTuple):
