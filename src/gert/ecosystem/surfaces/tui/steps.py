@@ -108,7 +108,8 @@ class StepTree:
         self.done = 0
         self.failed = 0
         self.current = ""
-        self._resolved: list[tuple[str, Any, str]] = []
+        self.inputs: list[tuple[str, Any, str]] = []
+        """The inputs of the run: name, value and source."""
         if program is not None:
             self._plan(program.runbook.steps, "")
             self._plan(program.runbook.finally_ or (), "")
@@ -144,7 +145,7 @@ class StepTree:
     def _run_start(self, event: Envelope, said: says.RunStart) -> None:
         self.status, self.mode, self.actor = "running", said.mode, said.actor
         self.began = parse_timestamp(event.timestamp)
-        self._resolved = [(name, value, said.input_sources.get(name, "")) for name, value in said.inputs.items()]
+        self.inputs = [(name, value, said.input_sources.get(name, "")) for name, value in said.inputs.items()]
 
     def _run_resumed(self, event: Envelope, said: says.RunResumed) -> None:
         self.status = "running"
@@ -252,11 +253,6 @@ class StepTree:
     def waiting(self) -> list[Node]:
         """The steps that wait for a person."""
         return [node for node in self.open.values() if node.status == "waiting"]
-
-    @property
-    def inputs(self) -> list[tuple[str, Any, str]]:
-        """The inputs of the run: name, value and source."""
-        return self._resolved
 
 
 def ancestors(path: str) -> Iterator[str]:
