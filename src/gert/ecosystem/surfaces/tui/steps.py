@@ -1,6 +1,7 @@
 """The steps of a run as a tree: those the runbook has, and what the events say of each. Without a screen."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ MARKS: Final = {
 WORDS: Final = {"part": "", "success": "done"}
 
 
+@dataclass(slots=True, eq=False)
 class Node:
     """A step, an arm, a lane or an iteration.
 
@@ -32,42 +34,25 @@ class Node:
     waits: what the step waits for, in words
     """
 
-    __slots__ = (
-        "began",
-        "children",
-        "complete",
-        "decision",
-        "duration",
-        "kind",
-        "name",
-        "parent",
-        "path",
-        "risk",
-        "start",
-        "status",
-        "title",
-        "total",
-        "visibility",
-        "waits",
-    )
+    path: str
+    parent: "Node | None"
+    status: str = "part"
+    children: dict[str, "Node"] = field(default_factory=dict)
+    name: str = ""
+    kind: str = ""
+    title: str = ""
+    risk: str = ""
+    duration: str = ""
+    waits: str = ""
+    total: int | None = None
+    began: datetime | None = None
+    start: says.StepStart | None = None
+    complete: says.StepComplete | None = None
+    decision: says.GovernanceDecision | None = None
+    visibility: says.VisibilityApplied | None = None
 
-    def __init__(self, path: str, parent: "Node | None", status: str = "part") -> None:
-        self.path = path
-        self.parent = parent
-        self.children: dict[str, Node] = {}
-        self.name = _name(path)
-        self.status = status
-        self.kind = ""
-        self.title = ""
-        self.risk = ""
-        self.duration = ""
-        self.waits = ""
-        self.total: int | None = None
-        self.began: datetime | None = None
-        self.start: says.StepStart | None = None
-        self.complete: says.StepComplete | None = None
-        self.decision: says.GovernanceDecision | None = None
-        self.visibility: says.VisibilityApplied | None = None
+    def __post_init__(self) -> None:
+        self.name = _name(self.path)
 
     @property
     def mark(self) -> str:
