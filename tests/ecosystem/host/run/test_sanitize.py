@@ -25,7 +25,8 @@ from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import refs_in, secret_ref
 from gert.kernel.foundation.values import MAX_INTEGER
 from gert.kernel.governance.approval import Response
-from gert.kernel.governance.contract import Contract, Parameter
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.parameter import Parameter
 
 SECRET = "hunter22"
 HIDDEN = "[REDACTED]"
