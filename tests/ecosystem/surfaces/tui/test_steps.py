@@ -77,7 +77,8 @@ steps:
     tree = StepTree(Workspace().program(str(book)).program)
     assert tree.nodes["a"].title == "Is ‹pod› there?"
     for line in trace.read_bytes().splitlines():
-        tree.fold(decode(line))
+        event = decode(line)
+        tree.fold(event, event.payload)
     assert tree.nodes["a"].title == "Is web-1 there?"
 
 

@@ -59,13 +59,15 @@ from gert.kernel.events.runbook.steps import (
     StepReconciled,
     StepRetry,
     StepStart,
+    StepWaiting,
     VisibilityApplied,
 )
 
 EVENTS: tuple[type[Payload], ...] = (
     RunStart, InputResolved, RunResumed, RunAdopted, RunForked, RunCancelled, FinallyStart, FinallyComplete,
     RunComplete, WebhookSent,
-    StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, MissingKey, ScopeExport,
+    StepStart, StepComplete, StepRetry, StepReconciled, StepWaiting, RedactionApplied, VisibilityApplied, MissingKey,
+    ScopeExport,
     BranchEnter, BranchExit, ParallelFork, ParallelMerge, ForEachStart, ForEachItem, RepeatStart,
     RepeatIteration, GroupStart, GroupComplete, NextTaken, OutcomeResolved,
     ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured, PreviewSkipped,
