@@ -2,25 +2,49 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import Any, Final, TypeAlias
+from shutil import get_terminal_size
+from typing import Any, Final
 
 import click
 
 from gert.errors import DocumentError, InputError
+from gert.kernel.foundation.columns import wrap
 from gert.kernel.foundation.text import printable
+
+_PAIR: Final = 10
+"""Columns for the title of a pair."""
 
 
 def print_line(text: str = "") -> None:
     """Print a line. The caller passes data through `printable`, so only our own colours remain."""
-    click.echo(text)
+    click.echo(text, color=None if has_colours() else False)
+
+
+def has_colours() -> bool:
+    """Whether the user and the terminal want colours; where output is no terminal, click removes them."""
+    return not is_dumb() and not os.environ.get("NO_COLOR")
+
+
+def is_dumb() -> bool:
+    """Whether the terminal can only print lines."""
+    # Windows sets no TERM, and its terminals are capable.
+    return os.environ.get("TERM", "dumb" if os.name == "posix" else "windows").lower() in ("", "dumb", "unknown")
 
 
 def print_pair(title: str, text: str, colour: str | None = None) -> None:
     """Print a titled line of data."""
-    print_line(f"{f'{title} '.ljust(10)}{click.style(printable(text), fg=colour)}")
+    begun = f"{title} ".ljust(_PAIR)
+    for line in wrapped(begun + printable(text), len(begun)):
+        print_line(f"{line[: len(begun)]}{click.style(line[len(begun) :], fg=colour)}")
+
+
+def wrapped(line: str, indent: int | None = None) -> list[str]:
+    """A line for standard output: wrapped at words on a terminal, whole elsewhere."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return [line]
+    return wrap(line, get_terminal_size().columns, indent)
 
 
 class JsonOutput:
@@ -73,9 +97,10 @@ def print_error(message: str, hint: str | None = None) -> None:
     """Print an error and a hint."""
     label = click.style("error:", fg="red", bold=True)
     with suppress(OSError):  # the terminal is closed; the exit code still reports the error
-        click.echo(f"{label} {printable(message)}", err=True)
+        colour = None if has_colours() else False
+        click.echo(f"{label} {printable(message)}", err=True, color=colour)
         if hint:
-            click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
+            click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
 
 
 def escape_unencodable() -> None:
@@ -101,67 +126,3 @@ def discard_output() -> None:
 def plural(count: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-Cell: TypeAlias = tuple[str, str | None]
-
-_FRAME: Final = 3
-"""Columns that the frame adds to a table column."""
-
-
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Sequence[str] = ()) -> None:
-    """Print rows of text with optional colours: a rich table on a terminal, plain text elsewhere.
-
-    spare: headings of columns to drop on a narrow terminal, in this order
-    """
-    if _is_terminal() and _say_rich_table(headings, rows, spare):
-        return
-    cells = [[printable(text) for text, _ in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    for line in ([heading.upper() for heading in headings], *cells):
-        print_line("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _is_terminal() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()
-
-
-def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Sequence[str]) -> bool:
-    from shutil import get_terminal_size
-
-    try:
-        from rich import box
-        from rich.cells import cell_len
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        return False
-    # rich assumes that every dumb terminal is 80 columns wide.
-    size = get_terminal_size()
-    console = Console(width=size.columns, height=size.lines)
-    cells = [[(printable(text), colour) for text, colour in row] for row in rows]
-    widths = [max(map(cell_len, (heading, *(row[at][0] for row in cells)))) for at, heading in enumerate(headings)]
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-    chosen = _fitting(headings, cells, widths, spare, console.width)
-    for at in chosen:
-        # The first column is an id that people copy into the next command: it is never cut or wrapped.
-        whole = at == 0 and widths[0] + 2 * _FRAME < console.width
-        table.add_column(headings[at], overflow="fold", no_wrap=whole, min_width=widths[0] if whole else None)
-    for row in cells:
-        # Text objects, so that no square bracket in the data is parsed as markup.
-        table.add_row(*(Text(row[at][0], style=(row[at][1] or "").replace("bright_", "bold ")) for at in chosen))
-    console.print(table)
-    return True
-
-
-def _fitting(
-    headings: Sequence[str], cells: Sequence[Sequence[Cell]], widths: Sequence[int], spare: Sequence[str], room: int
-) -> list[int]:
-    """The columns to show: no empty spare columns, and only as many spare columns as fit."""
-    chosen = [at for at, name in enumerate(headings) if name not in spare or any(row[at][0] for row in cells)]
-    for name in spare:
-        if sum(widths[at] + _FRAME for at in chosen) < room:
-            break
-        chosen = [at for at in chosen if headings[at] != name]
-    return chosen

@@ -8,7 +8,8 @@ import click
 
 from gert.ecosystem.host.approvals.respond import Answered, Received, TicketView, summary
 from gert.ecosystem.host.approvals.ticket_document import resume_command
-from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_line
+from gert.ecosystem.surfaces.cli.render.output import plural, print_line, wrapped
+from gert.ecosystem.surfaces.cli.render.table import Cell
 from gert.ecosystem.surfaces.cli.render.text import elapsed
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.text import printable
@@ -131,6 +132,7 @@ def _ahead(moment: str | None, now: datetime) -> str:
 
 
 def say_lines(lines: Iterator[str]) -> None:
-    """Print lines."""
+    """Print lines, on a terminal wrapped at words."""
     for line in lines:
-        print_line(line)
+        for part in wrapped(line):
+            print_line(part)

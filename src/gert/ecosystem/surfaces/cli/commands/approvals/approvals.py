@@ -11,7 +11,8 @@ from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import resume_command, ticket_document
 from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run
-from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line
+from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.ticket_text import (
     HEADINGS,
     SPARE,

@@ -21,14 +21,7 @@ from gert.ecosystem.surfaces.cli.commands.runs.run_reports import cost, diff
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, open_runs, parse_since, run_argument
 from gert.ecosystem.surfaces.cli.render.agent_timeline_text import MOST_SHOWN, as_data, timeline_lines
-from gert.ecosystem.surfaces.cli.render.output import (
-    plural,
-    print_error,
-    print_json,
-    print_json_line,
-    print_line,
-    print_table,
-)
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_json_line, print_line
 from gert.ecosystem.surfaces.cli.render.run_text import (
     HEADINGS,
     SPARE,
@@ -38,6 +31,7 @@ from gert.ecosystem.surfaces.cli.render.run_text import (
     row,
 )
 from gert.ecosystem.surfaces.cli.render.step_results import recorded_steps, step_line
+from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
 from gert.errors import GertError, TraceError
 from gert.kernel.events.envelope import Envelope, decode
