@@ -8,7 +8,7 @@ import msgspec
 
 from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.foundation.duration import format_duration
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import path_text, printable
 
 PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
 DEFAULT_SEVERITY: Final = "error"
@@ -62,7 +62,7 @@ def payload_of(
             "failure": {"kind": kind, "message": why},
             "failed_step": failed_step,
         }
-        what = f"{ending}{f' at {failed_step}' if failed_step else ''} ({why})"
+        what = f"{ending}{f' at {path_text(failed_step)}' if failed_step else ''} ({why})"
     text = f"{runbook}: {what} after {took}, run {run_id}"
     audience = f", for {', '.join(notify)}" if notify else ""
     return {

@@ -3,6 +3,7 @@
 import math
 import re
 from typing import Final
+from urllib.parse import unquote
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -37,6 +38,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else REPLACEMENT for character in text)
+
+
+def path_text(path: str) -> str:
+    """A path of steps for people, printable: `delete[feat/c]`, which the record has as `delete[feat%2Fc]`."""
+    return printable(unquote(path))
 
 
 def with_marked_newlines(text: str) -> str:

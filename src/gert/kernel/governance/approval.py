@@ -9,6 +9,7 @@ from msgspec import field
 from gert.kernel.foundation.canonical import canonical, sha256_hex
 from gert.kernel.foundation.names import MAX_NAME
 from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import path_text
 
 _HEX: Final = 12
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -73,7 +74,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> str:
         """The name of the step for people: its path."""
-        return self.path or self.step_id
+        return path_text(self.path) if self.path else self.step_id
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

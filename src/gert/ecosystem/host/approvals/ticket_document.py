@@ -18,7 +18,7 @@ def request_document(request: ApprovalRequest) -> dict[str, Any]:
         {
             "run_id": request.run_id,
             "step_id": request.step_id,
-            "path": request.place,
+            "path": request.path or request.step_id,
             "runbook_name": request.runbook,
             "run_kind": request.run_kind,
             "step_type": request.step_type,

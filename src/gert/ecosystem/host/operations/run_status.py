@@ -125,7 +125,7 @@ def _waiting(entry: "Entry", progress: Progress) -> tuple[str, Waiting | None]:
         return "waiting_for_approval", {
             "ticket_id": ticket.id,
             "step_id": request.step_id,
-            "path": request.place,
+            "path": request.path or request.step_id,
             "risk_level": request.risk_level,
             "rule": request.rule,
             "will_run": _bounded(request.command or request.target),

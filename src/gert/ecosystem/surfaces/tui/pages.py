@@ -10,7 +10,7 @@ from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, visible_part
-from gert.kernel.foundation.text import one_line, printable
+from gert.kernel.foundation.text import one_line, path_text, printable
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.runbook.program import Program
 
@@ -28,7 +28,7 @@ def variables(tree: StepTree, node: Node | None, program: Program | None) -> Ite
         outputs = each.complete.outputs if each.complete is not None else None
         kept = seen.outputs(each, outputs) if outputs else {}
         if kept:
-            yield printable(f"{each.path}:")
+            yield f"{path_text(each.path)}:"
             yield from (f"  {line}" for line in json_lines(kept))
     if seen.hidden:
         yield f"({seen.hidden} hidden by the `visibility` of this step)"
@@ -93,7 +93,7 @@ def contract(node: Node) -> list[str]:
     """The contract of a step, and the rule that decided."""
     decision, start = node.decision, node.start
     rows = [
-        ("step", node.path),
+        ("step", path_text(node.path)),
         ("title", node.title),
         ("type", node.kind),
         ("status", node.status),
@@ -124,7 +124,7 @@ def pairs(rows: Iterable[tuple[str, Any]]) -> list[str]:
 
 def event_summary(event: Envelope, said: Payload) -> list[str]:
     """The line of an event in the output, if it has one."""
-    where = printable(event.path or "")
+    where = path_text(event.path or "")
     if isinstance(said, says.GovernanceDecision) and said.decision != "allow":
         return [f"▪ {where}: {said.decision} ({printable(said.rule or 'no rule')})"]
     if isinstance(said, says.StepStart) and said.step_type in ("tool", "extension", "manual"):
@@ -149,7 +149,9 @@ def exit_summary(run_id: str, status: str, tree: StepTree, command: str | None) 
         lines.append(f"{'  ' * node.path.count('/')}{node.mark} {node.name} {node.duration}".rstrip())
     if len(begun) > _MOST_STEPS:
         lines.append(f"… and {len(begun) - _MOST_STEPS:,} more steps")
-        lines += [f"{node.mark} {node.path}" for node in begun[_MOST_STEPS:] if node.has_failed][:_MOST_STEPS]
+        lines += [f"{node.mark} {path_text(node.path)}" for node in begun[_MOST_STEPS:] if node.has_failed][
+            :_MOST_STEPS
+        ]
     if tree.outcome:
         lines.append(f"outcome: {tree.outcome}")
     if tree.failure:

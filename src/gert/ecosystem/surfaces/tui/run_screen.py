@@ -31,7 +31,7 @@ from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.foundation.text import one_line, printable
+from gert.kernel.foundation.text import one_line, path_text, printable
 from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
 
@@ -242,7 +242,7 @@ class RunScreen(DeskScreen):
     def _ticket(self) -> Any:
         """The ticket of the step under the cursor, or the first."""
         path = self.selected.path if self.selected is not None else None
-        return next((each for each in self._tickets if each.ticket.request.place == path), self._tickets[0])
+        return next((each for each in self._tickets if each.ticket.request.path == path), self._tickets[0])
 
     def action_approvals(self) -> None:
         """Open the ticket that the run waits for."""
@@ -256,7 +256,7 @@ class RunScreen(DeskScreen):
 
     async def _rerun(self, node: Node) -> None:
         question = (
-            f"Start a new run from `{node.path}`?\n\n"
+            f"Start a new run from `{path_text(node.path)}`?\n\n"
             f"Steps before it use their recorded answers; it and all after it run again, for real.\n"
             f"The same as: gert rerun {self.run_id} --from '{node.path}'{self.place.words}"
         )
@@ -293,7 +293,7 @@ class RunScreen(DeskScreen):
     def action_variables(self) -> None:
         """The variables that the step under the cursor may see."""
         node = self.selected
-        title = f"variables of {node.path}" if node is not None else "variables"
+        title = f"variables of {path_text(node.path)}" if node is not None else "variables"
         self.app.push_screen(Page(title, pages.variables(self.steps, node, self._program)))
 
     def action_contract(self) -> None:
@@ -320,7 +320,7 @@ class RunScreen(DeskScreen):
         if lines is not None and is_saved:
             save(self.app, f"{self.run_id}-{node.path}", lines)
         elif lines is not None:
-            self.app.push_screen(Page(f"log of {node.path}", lines))
+            self.app.push_screen(Page(f"log of {path_text(node.path)}", lines))
 
     def _log_of(self, path: str) -> list[str]:
         with Runs(self.place) as runs:

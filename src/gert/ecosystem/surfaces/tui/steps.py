@@ -9,7 +9,7 @@ from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.events.path import child, split
 from gert.kernel.events.payload import Payload
-from gert.kernel.foundation.text import one_line
+from gert.kernel.foundation.text import one_line, path_text
 from gert.kernel.runbook.documents.steps import BranchStep, GroupStep, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.program import Program
 from gert.kernel.template.placeholders import with_placeholders
@@ -195,7 +195,7 @@ class StepTree:
         if said.outcome is not None:
             self.outcome = f"{said.outcome.category}: {said.outcome.code}"
         if said.failure is not None:
-            where = f"{said.failed_step}: " if said.failed_step else ""
+            where = f"{path_text(said.failed_step)}: " if said.failed_step else ""
             self.failure = f"{where}{said.failure.message}"
 
     # --- the tree

@@ -19,7 +19,7 @@ from gert.ecosystem.surfaces.cli.render.text import elapsed
 
 TABLE = """
 import json, sys
-from gert.ecosystem.surfaces.cli.render.output import print_table
+from gert.ecosystem.surfaces.cli.render.table import print_table
 headings, rows, spare = json.load(open(sys.argv[1]))
 print_table(headings, [[(text, None) for text in row] for row in rows], spare)
 """
@@ -29,12 +29,19 @@ HEADINGS = ["run", "runbook", "started", "status", "outcome"]
 SPARE = ["outcome", "started", "runbook"]
 
 
-def on_terminal(folder: Path, columns: int, rows: Sequence[Sequence[str]]) -> list[str]:
+def on_terminal(
+    folder: Path,
+    columns: int,
+    rows: Sequence[Sequence[str]],
+    headings: Sequence[str] = HEADINGS,
+    spare: Sequence[str] = SPARE,
+    **environ: str,
+) -> list[str]:
     """The lines of a table on a terminal."""
     given = folder / "table.json"
-    given.write_text(json.dumps([HEADINGS, rows, SPARE]))
+    given.write_text(json.dumps([headings, rows, spare]))
     master, slave = pty.openpty()
-    environ = {**os.environ, "TERM": "dumb", "COLUMNS": str(columns), "PYTHONUTF8": "1"}
+    environ = {**os.environ, "TERM": "dumb", "COLUMNS": str(columns), "PYTHONUTF8": "1", **environ}
     with subprocess.Popen([sys.executable, "-c", TABLE, str(given)], stdout=slave, env=environ) as process:
         os.close(slave)
         shown = b""
@@ -51,35 +58,68 @@ def on_terminal(folder: Path, columns: int, rows: Sequence[Sequence[str]]) -> li
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
 class TestTables:
     @pytest.mark.parametrize(
-        ("columns", "found"),
+        ("columns", "found", "note"),
         [
-            pytest.param(120, ["run", "runbook", "started", "status", "outcome"], id="all where there is room"),
-            pytest.param(80, ["run", "runbook", "started", "status"], id="the least is left out first"),
-            pytest.param(62, ["run", "runbook", "status"], id="then the next"),
-            pytest.param(40, ["run", "status"], id="to the id and how it stands"),
+            pytest.param(120, "RUN RUNBOOK STARTED STATUS OUTCOME", "", id="all where there is room"),
+            pytest.param(80, "RUN RUNBOOK STARTED STATUS", "outcome", id="the least is left out first"),
+            pytest.param(62, "RUN RUNBOOK STATUS", "started, outcome", id="then the next"),
+            pytest.param(40, "RUN STATUS", "runbook, started, outcome", id="to the id and how it stands"),
         ],
     )
-    def test_an_id_is_whole_on_every_terminal(self, columns: int, found: list[str], tmp_path: Path) -> None:
+    def test_an_id_is_whole_on_every_terminal(self, columns: int, found: str, note: str, tmp_path: Path) -> None:
         rows = [[RUN, "service-health", "12m30s ago", "cut-off", "escalated: nobody_home"]]
-        lines = on_terminal(tmp_path, columns, rows)
-        assert lines[1].split() == found
-        assert lines[3].split()[0] == RUN
-        assert "…" not in "".join(lines)
-        assert all(len(line.rstrip()) <= columns for line in lines)
+        head, row, *rest = on_terminal(tmp_path, columns, rows)
+        assert head.split() == found.split()
+        assert row.split()[0] == RUN
+        assert "…" not in row
+        said = " ".join(line.strip() for line in rest)
+        assert said == (f"not shown: {note} (see --json, or widen the terminal)" if note else "")
+        assert all(len(line) <= columns for line in (head, row, *rest))
+
+    def test_the_whole_width_is_used(self, tmp_path: Path) -> None:
+        lines = on_terminal(tmp_path, 80, [["a", "b" * 50, "c" * 90]], ["id", "one", "two"], [])
+        assert len(lines[1]) == 80
+        assert lines[1].split() == ["a", "b" * 36 + "…", "c" * 36 + "…"]
+        assert lines[2] == "… marks what was cut (see --json, or widen the terminal)"
+
+    def test_a_column_that_matters_is_cut_before_it_is_left_out(self, tmp_path: Path) -> None:
+        rows = [["a" * 30, "b" * 30, "c" * 90]]
+        head, row, _ = on_terminal(tmp_path, 60, rows, ["id", "spare", "why"], ["spare"])
+        assert head.split() == ["ID", "WHY"]
+        assert row == f"{'a' * 30}  {'c' * 27}…"
+
+    def test_a_wide_character_takes_two_columns(self, tmp_path: Path) -> None:
+        lines = on_terminal(tmp_path, 20, [["東京", "x"], ["y", "東京東京東京東京東京"]], ["id", "name"], [])
+        assert lines[1:3] == ["東京  x", "y     東京東京東京…"]
 
     def test_a_column_that_is_irrelevant_is_left_out(self, tmp_path: Path) -> None:
         lines = on_terminal(tmp_path, 120, [[RUN, "", "1s ago", "active", ""]])
-        assert lines[1].split() == ["run", "started", "status"]
+        assert lines[0].split() == ["RUN", "STARTED", "STATUS"]
+        assert len(lines) == 2, "no note says that an empty column is missing"
 
     @pytest.mark.parametrize("columns", [40, 60, 80])
-    def test_an_id_wider_than_the_terminal_is_folded_and_not_cut(self, columns: int, tmp_path: Path) -> None:
+    def test_an_id_wider_than_the_terminal_has_its_own_line_and_is_not_cut(self, columns: int, tmp_path: Path) -> None:
         lines = on_terminal(tmp_path, columns, [[AGENT, "", "1s ago", "active", ""]])
-        assert "".join(line.split()[0] for line in lines[3:] if line.split()) == AGENT
-        assert "…" not in "".join(lines)
+        assert lines[2:4] == [AGENT, "  active"]
 
     def test_markup_is_text(self, tmp_path: Path) -> None:
         lines = on_terminal(tmp_path, 80, [["r", "[bold]x[/bold]", "", "active", ""]])
-        assert "[bold]x[/bold]" in lines[3]
+        assert "[bold]x[/bold]" in lines[1]
+
+    def test_it_needs_no_extra(self, tmp_path: Path) -> None:
+        (tmp_path / "rich.py").write_text("raise ImportError")
+        rows = [[RUN, "service-health", "12m30s ago", "cut-off", "escalated: nobody_home"]]
+        assert on_terminal(tmp_path, 62, rows, PYTHONPATH=str(tmp_path)) == on_terminal(tmp_path, 62, rows)
+
+    @pytest.mark.parametrize(
+        ("environ", "has_colours"),
+        [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({}, False)],
+    )
+    def test_colours_are_for_terminals_that_want_them(
+        self, environ: dict[str, str], has_colours: bool, tmp_path: Path
+    ) -> None:
+        lines = on_terminal(tmp_path, 80, [["r", "x", "", "active", ""]], **environ)
+        assert ("\x1b[" in lines[0]) == has_colours
 
 
 @pytest.mark.parametrize(

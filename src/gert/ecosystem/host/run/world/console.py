@@ -9,9 +9,11 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from shutil import get_terminal_size
 from typing import Any, Final
 
 from gert.errors import InputError
+from gert.kernel.foundation.columns import wrap
 from gert.kernel.foundation.text import printable
 
 try:
@@ -90,10 +92,10 @@ class Console:
                     self._end()
 
     def say(self, text: str = "", style: str | None = None) -> None:
-        """Show lines, in a style where the terminal has some; nothing in the text can act on a terminal."""
+        """Show lines, on a terminal wrapped at words and in a style; nothing in the text can act on a terminal."""
         begin = _STYLES.get(style or "", "") if self.interactive and _has_styles() else ""
         end = "\x1b[0m" if begin else ""
-        self._write("".join(f"{begin}{printable(line)}{end}\n" for line in text.split("\n")))
+        self._write("".join(f"{begin}{line}{end}\n" for each in text.split("\n") for line in self._wrapped(each)))
 
     async def line(self, prompt: str | None = None, *, hidden: bool = False, fresh: bool = False) -> str | None:
         """Ask for one line without its end; None where no more come.
@@ -106,13 +108,17 @@ class Console:
                 if fresh:
                     self._drop_typed()
                 if prompt is not None:
-                    self._write(printable(prompt) if self.interactive else f"{printable(prompt)}\n")
+                    shown = "\n".join(self._wrapped(prompt))
+                    self._write(shown if self.interactive else f"{shown}\n")
                 try:
                     return await self._next()
                 except asyncio.CancelledError:
                     if self.interactive and prompt is not None and not hidden:
                         self._write("\n")  # later output must not follow the question on its line
                     raise
+
+    def _wrapped(self, line: str) -> list[str]:
+        return wrap(printable(line), _columns()) if self.interactive else [printable(line)]
 
     async def _next(self) -> str | None:
         while True:
@@ -221,6 +227,14 @@ async def _readable(descriptor: int) -> None:
         await arrived
     finally:
         loop.remove_reader(descriptor)
+
+
+def _columns() -> int:
+    """The width of the terminal that questions are shown on."""
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None and (found := os.get_terminal_size(sys.stderr.fileno()).columns):
+            return found
+    return get_terminal_size().columns
 
 
 def _has_styles() -> bool:

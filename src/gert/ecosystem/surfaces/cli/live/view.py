@@ -1,13 +1,11 @@
 """Choosing the view of a run: live on a capable terminal, plain lines elsewhere, none with --quiet."""
 
-import os
 from collections.abc import Callable
 from typing import TextIO
 
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
-
-_DUMB = ("", "dumb", "unknown")
+from gert.ecosystem.surfaces.cli.render.output import has_colours, is_dumb
 
 
 def make_view(*, stream: TextIO, verbose: bool, quiet: bool) -> Observer | None:
@@ -16,9 +14,7 @@ def make_view(*, stream: TextIO, verbose: bool, quiet: bool) -> Observer | None:
         return None
     if not _is_terminal(stream):
         return PlainView(writer(stream), verbose=verbose)
-    return _live(stream, verbose) or PlainView(
-        writer(stream), verbose=verbose, colour=not os.environ.get("NO_COLOR") and not _is_dumb()
-    )
+    return _live(stream, verbose) or PlainView(writer(stream), verbose=verbose, colour=has_colours())
 
 
 def writer(stream: TextIO) -> Callable[[str], None]:
@@ -43,7 +39,7 @@ def writer(stream: TextIO) -> Callable[[str], None]:
 
 def _live(stream: TextIO, verbose: bool) -> Observer | None:
     encoding = str(getattr(stream, "encoding", None) or "").lower().replace("-", "").replace("_", "")
-    if _is_dumb() or not encoding.startswith("utf8"):
+    if is_dumb() or not encoding.startswith("utf8"):
         return None
     try:
         from gert.ecosystem.surfaces.cli.live.terminal import LiveView, Screen
@@ -57,8 +53,3 @@ def _is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:
         return False  # the stream is closed
-
-
-def _is_dumb() -> bool:
-    # Windows sets no TERM, and its terminals are capable.
-    return os.environ.get("TERM", "dumb" if os.name == "posix" else "windows").lower() in _DUMB

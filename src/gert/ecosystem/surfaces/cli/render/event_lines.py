@@ -48,6 +48,7 @@ class LineRenderer:
         self._feeds: dict[str, dict[str, LineFeed]] = {}
         self._failures = Failures()
         self._long_loops: set[str] = set()
+        self._previews: dict[str, list[Line]] = {}
 
     def said(self, event: Envelope, payload: Payload) -> Iterator[Line]:
         """Yield the lines of an event, if it is shown."""
@@ -64,11 +65,20 @@ class LineRenderer:
             self._long_loops.add(path)
         elif isinstance(payload, says.StepComplete):
             self._long_loops.discard(path)
+        lines: list[Line] = []
         if self._is_shown(payload, begun) and not self._is_counted(path, payload):
             does = does_text(begun) if begun is not None and begun.step_type not in AT_ONCE else ""
             words = describe(self._failures.once(event, payload), Subject(place.name, does))
             if words.news:
-                yield from description_lines(words, place.depth)
+                lines = list(description_lines(words, place.depth))
+        if isinstance(payload, says.PreviewCaptured | says.PreviewSkipped):
+            # Kept until it is known whether a prompt shows it.
+            self._previews[path] = lines
+            return
+        preview = self._previews.pop(path, ())
+        if not _is_prompt(payload):
+            yield from preview
+        yield from lines
 
     def printed(self, path: str, stream: str, text: str) -> Iterator[Line]:
         """Yield the lines that this output completes."""
@@ -77,7 +87,10 @@ class LineRenderer:
             yield from self._quote(path, feed.feed(text))
 
     def rest(self) -> Iterator[Line]:
-        """Yield lines that tools never completed."""
+        """Yield previews that no prompt showed, and lines that tools never completed."""
+        for lines in self._previews.values():
+            yield from lines
+        self._previews.clear()
         for path in list(self._feeds):
             yield from self._rest(path)
 
@@ -103,17 +116,20 @@ class LineRenderer:
         return is_well and any(outer in self._long_loops for outer in ancestors(path))
 
     def _is_shown(self, payload: Payload, begun: says.StepStart | None) -> bool:
-        if not self._starts and not self._verbose:
-            # The prompt shows the preview and what is asked for.
-            if isinstance(payload, says.ApprovalSubmitted) and payload.method == "terminal":
-                return False
-            if isinstance(payload, says.PreviewCaptured | says.PreviewSkipped):
-                return False
+        if _is_prompt(payload):
+            return False
+        if isinstance(payload, says.PreviewCaptured | says.PreviewSkipped) and not self._starts and not self._verbose:
+            return False
         if isinstance(payload, says.StepStart):
             return payload.step_type not in AT_ONCE and (self._starts or payload.step_type in BLOCKS)
         if isinstance(payload, says.StepComplete) and begun is not None and begun.step_type == "end":
             return payload.status != "success"
         return True
+
+
+def _is_prompt(payload: Payload) -> bool:
+    """Whether a prompt at this terminal follows: it shows the preview and what is asked for."""
+    return isinstance(payload, says.ApprovalSubmitted) and payload.method == "terminal"
 
 
 def description_lines(words: Description, depth: int) -> Iterator[Line]:

@@ -12,6 +12,7 @@ from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
+from gert.kernel.foundation.text import path_text
 
 DEEPEST: Final = 16
 """Deeper indentation is not readable."""
@@ -101,7 +102,7 @@ def last_segment(path: str) -> str:
 
 def shown(name: str) -> str:
     """A path segment in readable form."""
-    return clip(unquote(name[: 4 * LONGEST_NAME]), LONGEST_NAME)
+    return clip(path_text(name[: 4 * LONGEST_NAME]), LONGEST_NAME)
 
 
 def _own_path(path: str, step_id: str | None) -> str:

@@ -13,6 +13,7 @@ from gert.ecosystem.surfaces.cli.render.text import BAD, CATEGORY, DOUBTFUL, QUI
 from gert.kernel.events.outcomes import ENDINGS, RunbookOutcomes
 from gert.kernel.events.tally import Durations
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
+from gert.kernel.foundation.text import path_text
 
 BAR: Final = 22
 TOP_CODES: Final = 10
@@ -137,7 +138,7 @@ def _violations(rows: Sequence[tuple[str, str, int, int]]) -> list[str]:
 
 
 def _places(steps: Sequence[tuple[str, int]]) -> str:
-    named = [(step, count) for step, count in steps if step]
+    named = [(path_text(step), count) for step, count in steps if step]
     if not named:
         return ""
     shown = [f"{clip(step, _NAME)} ({count})" for step, count in named[:TOP_PLACES]]
@@ -149,4 +150,4 @@ def _first(shown: Sequence[str], total: int) -> str:
 
 
 def _at(step: str) -> str:
-    return f" at {clip(step, _NAME)}" if step else ""
+    return f" at {clip(path_text(step), _NAME)}" if step else ""

@@ -2,31 +2,46 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import Any, Final, TypeAlias
+from shutil import get_terminal_size
+from typing import Any, Final
 
 import click
 
 from gert.errors import DocumentError, InputError
+from gert.kernel.foundation.columns import wrap
 from gert.kernel.foundation.text import printable
+
+_PAIR: Final = 10
+"""Columns for the title of a pair."""
 
 
 def print_line(text: str = "") -> None:
     """Print a line. The caller passes data through `printable`, so only our own colours remain."""
-    click.echo(text)
+    click.echo(text, color=None if has_colours() else False)
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines, each as it comes."""
+def has_colours() -> bool:
+    """Whether the user and the terminal want colours; where output is no terminal, click removes them."""
+    return not is_dumb() and not os.environ.get("NO_COLOR")
+
+
+def is_dumb() -> bool:
+    """Whether the terminal can only print lines."""
+    # Windows sets no TERM, and its terminals are capable.
+    return os.environ.get("TERM", "dumb" if os.name == "posix" else "windows").lower() in ("", "dumb", "unknown")
+
+
+def print_lines(lines: Iterable[str], *, folds: bool = False) -> None:
+    """Print lines, each as it comes.
+
+    folds: they are sentences: a terminal breaks them between words
+    """
     for line in lines:
-        print_line(line)
-
-
-_NARROWEST: Final = 20
-_TITLE: Final = 10
-"""Columns of the title of a line."""
+        for part in wrapped(line) if folds else (line,):
+            print_line(part)
 
 
 def print_pair(title: str, text: str, colour: str | None = None, *, folds: bool = False) -> None:
@@ -35,8 +50,8 @@ def print_pair(title: str, text: str, colour: str | None = None, *, folds: bool 
     folds: it is a sentence, and not a command that people copy: a terminal shows it on several lines
     """
     shown = printable(text)
-    shown = folded(shown, _TITLE, _TITLE) if folds else shown
-    print_line(f"{f'{title} '.ljust(_TITLE)}{click.style(shown, fg=colour)}")
+    shown = folded(shown, _PAIR, _PAIR) if folds else shown
+    print_line(f"{f'{title} '.ljust(_PAIR)}{click.style(shown, fg=colour)}")
 
 
 def folded(text: str, before: int, indent: int) -> str:
@@ -45,20 +60,7 @@ def folded(text: str, before: int, indent: int) -> str:
     before: the columns before it in its first line
     indent: the columns before it in the others
     """
-    if not _is_terminal():
-        return text
-    from shutil import get_terminal_size
-    from textwrap import wrap
-
-    lines = wrap(
-        text,
-        max(get_terminal_size().columns, indent + _NARROWEST),
-        initial_indent=" " * before,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(lines)[before:] if lines else text
+    return "\n".join(wrapped(" " * before + text, indent))[before:]
 
 
 def near_path(path: str) -> str:
@@ -70,6 +72,17 @@ def near_path(path: str) -> str:
     except (OSError, ValueError):  # the working directory is gone, or on another drive
         return path
     return path if relative.startswith(os.pardir) else relative
+
+
+def wrapped(line: str, indent: int | None = None) -> list[str]:
+    """A line for standard output: wrapped at words on a terminal, whole elsewhere."""
+    if not _is_terminal():
+        return [line]
+    return wrap(line, get_terminal_size().columns, indent)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 class JsonOutput:
@@ -126,9 +139,10 @@ def print_error(message: str, hint: str | None = None) -> None:
     """Print an error and a hint."""
     label = click.style("error:", fg="red", bold=True)
     with suppress(OSError):  # the terminal is closed; the exit code still reports the error
-        click.echo(f"{label} {printable(message)}", err=True)
+        colour = None if has_colours() else False
+        click.echo(f"{label} {printable(message)}", err=True, color=colour)
         if hint:
-            click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
+            click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
 
 
 def escape_unencodable() -> None:
@@ -154,74 +168,3 @@ def discard_output() -> None:
 def plural(count: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-Cell: TypeAlias = str | tuple[str, str | None]
-"""A text, with its colour if it has one."""
-_Shown: TypeAlias = tuple[str, str | None]
-
-_FRAME: Final = 3
-"""Columns that the frame adds to a table column."""
-
-
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Sequence[str] = ()) -> None:
-    """Print rows of text with optional colours: a rich table on a terminal, plain text elsewhere.
-
-    spare: headings of columns to drop on a narrow terminal, in this order
-    """
-    cells = [[_shown(each) for each in row] for row in rows]
-    if _is_terminal() and _say_rich_table(headings, cells, spare):
-        return
-    texts = [[text for text, _ in row] for row in cells]
-    widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
-    for line in ([heading.upper() for heading in headings], *texts):
-        print_line("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _shown(cell: Cell) -> _Shown:
-    text, colour = (cell, None) if isinstance(cell, str) else cell
-    return printable(text), colour
-
-
-def _is_terminal() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()
-
-
-def _say_rich_table(headings: Sequence[str], cells: Sequence[Sequence[_Shown]], spare: Sequence[str]) -> bool:
-    from shutil import get_terminal_size
-
-    try:
-        from rich import box
-        from rich.cells import cell_len
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        return False
-    # rich assumes that every dumb terminal is 80 columns wide.
-    size = get_terminal_size()
-    console = Console(width=size.columns, height=size.lines)
-    widths = [max(map(cell_len, (heading, *(row[at][0] for row in cells)))) for at, heading in enumerate(headings)]
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-    chosen = _fitting(headings, cells, widths, spare, console.width)
-    for at in chosen:
-        # The first column is an id that people copy into the next command: it is never cut or wrapped.
-        whole = at == 0 and widths[0] + 2 * _FRAME < console.width
-        table.add_column(headings[at], overflow="fold", no_wrap=whole, min_width=widths[0] if whole else None)
-    for row in cells:
-        # Text objects, so that no square bracket in the data is parsed as markup.
-        table.add_row(*(Text(row[at][0], style=(row[at][1] or "").replace("bright_", "bold ")) for at in chosen))
-    console.print(table)
-    return True
-
-
-def _fitting(
-    headings: Sequence[str], cells: Sequence[Sequence[_Shown]], widths: Sequence[int], spare: Sequence[str], room: int
-) -> list[int]:
-    """The columns to show: no empty spare columns, and only as many spare columns as fit."""
-    chosen = [at for at, name in enumerate(headings) if name not in spare or any(row[at][0] for row in cells)]
-    for name in spare:
-        if sum(widths[at] + _FRAME for at in chosen) < room:
-            break
-        chosen = [at for at in chosen if headings[at] != name]
-    return chosen

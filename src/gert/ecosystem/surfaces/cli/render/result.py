@@ -16,7 +16,7 @@ from gert.ecosystem.surfaces.cli.render.output import (
 from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 from gert.errors import Exit
 from gert.kernel.events.runbook import Outcome
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import path_text, printable
 
 
 def show(
@@ -55,7 +55,7 @@ def _reachable(executed: Executed) -> Iterator[str]:
     outcomes = executed.reachable_outcomes
     yield "Reachable outcomes:" if outcomes else "No outcome is reachable."
     yield from (f"  {_outcome(outcome)}" for outcome in outcomes)
-    yield from (f"Policy denies `{printable(each.path)}`: {printable(each.message)}" for each in executed.denied)
+    yield from (f"Policy denies `{path_text(each.path)}`: {printable(each.message)}" for each in executed.denied)
     yield f"This was a {executed.mode}: no outcome was recorded."
 
 
@@ -80,7 +80,7 @@ def _waiting(executed: Executed) -> Iterator[str]:
     where = ledger_arguments(executed.database) or executed.state_words
     for each in executed.pending:
         ticket = f"{printable(each.ticket_id)}{printable(where)}"
-        yield f"approval pending for `{printable(each.path)}`: gert approve {ticket}"
+        yield f"approval pending for `{path_text(each.path)}`: gert approve {ticket}"
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
     yield f"resume with: gert resume {printable(executed.run_id)}{printable(where)}"
@@ -92,6 +92,6 @@ def _outcome(outcome: Outcome) -> str:
 
 def _why(executed: Executed) -> str:
     failure = executed.failure
-    where = f" at `{executed.failed_step}`" if executed.failed_step else ""
+    where = f" at `{path_text(executed.failed_step)}`" if executed.failed_step else ""
     ended = {"error": "ended in an error", "cancelled": "was cancelled"}.get(executed.status, "failed")
     return f"the run {ended}{where}: {failure.message}" if failure else "the run did not complete"

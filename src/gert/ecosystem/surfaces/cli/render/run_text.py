@@ -13,7 +13,8 @@ from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts
 from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.row import run_row
-from gert.ecosystem.surfaces.cli.render.output import Cell, folded, near_path, plural
+from gert.ecosystem.surfaces.cli.render.output import folded, near_path, plural
+from gert.ecosystem.surfaces.cli.render.table import Cell
 from gert.ecosystem.surfaces.cli.render.text import (
     BAD,
     CATEGORY,
@@ -28,14 +29,14 @@ from gert.ecosystem.surfaces.cli.render.text import (
 )
 from gert.ecosystem.surfaces.cli.render.ticket_text import answered_text
 from gert.kernel.events.vocabulary import Reconciliation
-from gert.kernel.foundation.text import one_line, printable
+from gert.kernel.foundation.text import one_line, path_text, printable
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
 HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "why", "events", "took")
-SPARE: Final = ("took", "mode", "events", "by", "why", "outcome", "started", "runbook")
-"""Columns to drop on a narrow terminal, in this order; the id and the status are always shown."""
+SPARE: Final = ("took", "events", "mode", "by", "started", "outcome")
+"""Columns to leave out on a narrow terminal, in this order."""
 
-LONGEST_WHY: Final = 60
+LONGEST_WHY: Final = 1000
 _SHORT_DIGEST: Final = len("sha256:") + 12
 _SENTENCES: Final = ("because", "finally", "in doubt")
 
@@ -76,7 +77,7 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
             f"{outcome['category']}: {outcome['code']}" if outcome else "",
             CATEGORY.get(outcome["category"]) if outcome else None,
         ),
-        one_line(said["why"] or "", LONGEST_WHY),
+        one_line(_why(entry, said["why"] or ""), LONGEST_WHY),
         str(entry.events),
         elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "",
     ]
@@ -157,11 +158,13 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     yield from _end(entry, said)
     for each in said["pending"]:
         status = answered_text(_resume(entry)) if each["answered"] and not entry.is_driven else each["status"]
-        yield _line("waits for", f"ticket {each['ticket_id']} of `{each['path']}`: {status}")
+        yield _line("waits for", f"ticket {each['ticket_id']} of `{path_text(each['path'])}`: {status}")
     for call in entry.in_doubt:
         check = f"check the target, then pass --reconcile {'|'.join(CHOICES)}"
         then = "`gert resume` calls it again" if call.idempotent else check
-        yield _line("in doubt", f"{call.path} ({call.target}): gert stopped before recording a result; {then}")
+        yield _line(
+            "in doubt", f"{path_text(call.path)} ({call.target}): gert stopped before recording a result; {then}"
+        )
     yield from (_line("next", command) for command in said["next"])
 
 
@@ -272,7 +275,7 @@ def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
         if isinstance(value, dict):
             value = f"{value.get('kind')}: {value.get('message')}"
         if isinstance(value, str):
-            yield _line(title, value)
+            yield _line(title, path_text(value) if name == "failed_step" else value)
     if end.get("break_glass"):
         yield _line("glass", f"{end['break_glass']} decisions overridden")
 
@@ -286,6 +289,15 @@ def _line(title: str, value: object) -> str:
     before = f"  {clip(title, LONGEST_NAME)}:".ljust(14) + " "
     shown = clip(str(value))
     return before + (folded(shown, len(before), len(before)) if title in _SENTENCES else shown)
+
+
+def _why(entry: Entry, why: str) -> str:
+    """Why a run failed, with the step as people read it; a message that begins with its name says it once."""
+    failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
+    if not failed or not why.startswith(f"{failed}: "):
+        return why
+    name, message = path_text(failed), why.removeprefix(f"{failed}: ")
+    return message if message.startswith(f"`{name}`") else f"{name}: {message}"
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

@@ -13,7 +13,7 @@ from gert.errors import TraceError
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import StepComplete, StepStart
-from gert.kernel.foundation.text import one_line, printable
+from gert.kernel.foundation.text import one_line, path_text, printable
 
 
 def recorded_steps(lines: Iterable[bytes]) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def step_line(step: Mapping[str, Any]) -> str:
     mark, colour = STATUS.get(step["status"], ("?", ""))
     failure = step.get("failure")
     why = failure["message"] if failure else step.get("reason", "") if step["status"] == "skipped" else ""
-    words = [printable(step["path"]), printable(step.get("title", "")), step.get("duration", ""), one_line(why, 200)]
+    words = [path_text(step["path"]), printable(step.get("title", "")), step.get("duration", ""), one_line(why, 200)]
     return f"  {click.style(mark, fg=colour or None)} {folded('  '.join(word for word in words if word), 4, 6)}"
 
 

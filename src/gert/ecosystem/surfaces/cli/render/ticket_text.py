@@ -9,7 +9,8 @@ import click
 
 from gert.ecosystem.host.approvals.respond import Answered, Received, TicketView, summary
 from gert.ecosystem.host.approvals.ticket_document import resume_command
-from gert.ecosystem.surfaces.cli.render.output import Cell, plural, print_lines
+from gert.ecosystem.surfaces.cli.render.output import plural, print_lines
+from gert.ecosystem.surfaces.cli.render.table import Cell
 from gert.ecosystem.surfaces.cli.render.text import elapsed
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.text import printable
@@ -107,7 +108,7 @@ def _received(view: TicketView) -> str:
 
 def say_request(view: TicketView) -> None:
     """Print what a ticket asks for."""
-    print_lines(line for line in summary(view.ticket.request) if line)
+    print_lines((line for line in summary(view.ticket.request) if line), folds=True)
 
 
 def _response(received: Received, view: TicketView) -> str:

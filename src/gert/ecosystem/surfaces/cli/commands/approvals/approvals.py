@@ -11,7 +11,8 @@ from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import resume_command, ticket_document
 from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run
-from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_lines, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_lines
+from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.ticket_text import (
     HEADINGS,
     SPARE,
@@ -74,7 +75,7 @@ def show(ticket: str, drop_box: str | None, ledger: LedgerChoice, as_json: bool)
     if as_json:
         print_json(ticket_document(view, found.now, _resume(found, view)))
     else:
-        print_lines(about(view, found.now, _resume(found, view)))
+        print_lines(about(view, found.now, _resume(found, view)), folds=True)
     return 0
 
 

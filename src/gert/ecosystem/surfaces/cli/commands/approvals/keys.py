@@ -12,7 +12,8 @@ from gert.ecosystem.host.config.files import write_new
 from gert.ecosystem.host.config.keys.approval_keys import NAMED_KEY, OWNER, named_key
 from gert.ecosystem.host.config.keys.key_list import ListedKey, list_keys
 from gert.ecosystem.host.shapes.approvals import KeyDocument
-from gert.ecosystem.surfaces.cli.render.output import Cell, print_error, print_json, print_line, print_pair, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_pair
+from gert.ecosystem.surfaces.cli.render.table import Cell, print_table
 from gert.errors import UsageError
 from gert.kernel.foundation.signature import (
     ED25519,
@@ -95,7 +96,7 @@ def list_(as_json: bool) -> int:
             ]
             for each in held
         ]
-        print_table(("variable", "for", "id", "algorithm", "can", "remark"), rows, ("remark", "id", "can"))
+        print_table(("variable", "for", "id", "algorithm", "can", "remark"), rows, ("algorithm", "can", "id"))
     else:
         print_line("no keys are set")
     return 1 if any(each.key is None for each in held) else 0

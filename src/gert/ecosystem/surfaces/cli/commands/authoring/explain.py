@@ -14,7 +14,8 @@ from gert.ecosystem.surfaces.cli.render.contract_text import (
     parameter_text,
     promises_text,
 )
-from gert.ecosystem.surfaces.cli.render.output import Cell, print_json, print_line, print_pair, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair
+from gert.ecosystem.surfaces.cli.render.table import Cell, print_table
 from gert.kernel.governance.decide import Decision
 from gert.kernel.governance.explain import PolicyMatch
 
@@ -85,7 +86,7 @@ def _table(explained: list[ExplainedStep]) -> None:
             ]
             for each in explained
         ],
-        spare=["promises", "by rule", "writes", "effects", "does"],
+        spare=["promises", "effects", "writes", "does", "risk"],
     )
 
 

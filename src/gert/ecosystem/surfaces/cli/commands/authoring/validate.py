@@ -10,6 +10,7 @@ import click
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.operations.validation import is_valid, passes, validation_of
 from gert.ecosystem.surfaces.cli.render.output import folded, plural, print_json, print_line
+from gert.kernel.foundation.columns import column_count
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.document import DOCUMENT_KINDS
 from gert.kernel.runbook.finding import Finding, Severity
@@ -115,18 +116,9 @@ def _print_finding(each: Checked, finding: Finding) -> None:
         start = max(0, finding.column - WIDEST_LINE // 2)
         number = str(finding.line)
         print_line(f"  {number} | {source[start : start + WIDEST_LINE]}")
-        before = " " * _columns(source[start : finding.column - 1])
+        before = " " * column_count(source[start : finding.column - 1])
         print_line(f"  {' ' * len(number)} | {before}{click.style('^', fg=colour, bold=True)}")
     if finding.hint:
         gutter = f"  {' ' * len(str(finding.line))} = "
         hint = folded(printable(finding.hint), len(gutter) + len("hint: "), len(gutter) + len("hint: "))
         print_line(f"{gutter}{click.style('hint:', fg='cyan')} {hint}")
-
-
-def _columns(text: str) -> int:
-    """Count the terminal columns of a text: wide characters take two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)

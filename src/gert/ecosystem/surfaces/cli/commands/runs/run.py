@@ -27,7 +27,6 @@ from gert.ecosystem.surfaces.cli.render.output import (
     print_json_line,
     print_line,
     print_lines,
-    print_table,
 )
 from gert.ecosystem.surfaces.cli.render.run_text import (
     HEADINGS,
@@ -38,6 +37,7 @@ from gert.ecosystem.surfaces.cli.render.run_text import (
     row,
 )
 from gert.ecosystem.surfaces.cli.render.step_results import recorded_steps, step_line
+from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
 from gert.errors import GertError, TraceError
 from gert.kernel.events.envelope import Envelope, decode

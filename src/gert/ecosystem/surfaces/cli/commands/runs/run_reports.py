@@ -9,7 +9,8 @@ from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.compare_runs import Difference, compare_runs
 from gert.ecosystem.host.runs.cost import BY, By, CostRow, cost_report
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, open_runs, parse_since
-from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
+from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD, LONGEST_NAME, clip, value_text
 
 

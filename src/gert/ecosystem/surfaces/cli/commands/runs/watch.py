@@ -21,6 +21,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import WebhookSent
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.text import path_text
 
 WIDTH: Final = len("escalated (unknown_failure)")
 _FINE: Final = ("resolved", "no_action")
@@ -180,7 +181,7 @@ def _result(executed: Executed) -> tuple[str, str, str]:
         fine = result.outcome.category in _FINE
         text = f"{result.outcome.category} ({clip(result.outcome.code, LONGEST_NAME)})"
         return (DONE, GOOD, text) if fine else (FAILED, BAD, text)
-    where = f"{clip(result.failed_step, LONGEST_NAME)}: " if result.failed_step else ""
+    where = f"{clip(path_text(result.failed_step), LONGEST_NAME)}: " if result.failed_step else ""
     why = result.failure.message.partition("\n")[0] if result.failure is not None else ""
     return FAILED, BAD, f"{result.status} ({where}{clip(why, LONGEST_NAME)})" if where or why else result.status
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.output import Cell, print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
+from gert.ecosystem.surfaces.cli.render.table import Cell, print_table
 from gert.errors import Exit
 from gert.kernel.foundation.values import show
 
@@ -43,7 +44,11 @@ def list_(config: str | None, as_json: bool) -> int:
             ]
             for each in entries
         ]
-        print_table(("provider", "program", "time limit", "credentials", "configured in"), rows, spare=("time limit",))
+        print_table(
+            ("provider", "program", "time limit", "credentials", "configured in"),
+            rows,
+            spare=("time limit", "configured in"),
+        )
     else:
         print_line("no providers are configured")
     return Exit.DONE

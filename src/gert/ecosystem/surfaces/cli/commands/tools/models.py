@@ -3,7 +3,8 @@
 import click
 
 from gert.ecosystem.host.agent.prices import chosen_prices
-from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
+from gert.ecosystem.surfaces.cli.render.table import print_table
 
 
 @click.group(epilog="Example: gert models prices gpt-5-mini")

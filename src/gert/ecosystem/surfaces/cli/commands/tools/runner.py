@@ -15,7 +15,8 @@ from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.host.runner.recover import Recovered, recover
 from gert.ecosystem.host.runner.skill_call import export_execution, result_of
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import ledger_options, open_project, project_options
-from gert.ecosystem.surfaces.cli.render.output import Cell, print_error, print_json, print_line, print_pair, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_pair
+from gert.ecosystem.surfaces.cli.render.table import Cell, print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD, value_text
 from gert.errors import Exit
 from gert.kernel.foundation.text import printable
@@ -95,7 +96,7 @@ def recover_(files: tuple[str, ...], look_only: bool, actor: str | None, as_json
         rows: list[list[Cell]] = [
             [each.plan_id, each.skill_id, (each.state, STATES[each.state]), _remark(each)] for each in found
         ]
-        print_table(("plan", "skill", "state", "remark"), rows, ("remark", "skill"))
+        print_table(("plan", "skill", "state", "remark"), rows, ("skill",))
     else:
         print_line(f"there are no plans in {project.state}")
     return Exit.NOT_COMPLETED if any(each.state == "in doubt" for each in found) else Exit.DONE

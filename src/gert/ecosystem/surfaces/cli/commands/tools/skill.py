@@ -9,7 +9,8 @@ from gert.ecosystem.host.config.skills import BUNDLED
 from gert.ecosystem.host.runner.create import check_skills
 from gert.ecosystem.host.runner.project import RunnerProject
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import open_project, project_options
-from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair, print_table
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair
+from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, value_text
 from gert.kernel.runbook.documents.skill import Skill
 from gert.kernel.runner.registry import data_of, lacks

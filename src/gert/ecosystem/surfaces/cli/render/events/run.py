@@ -16,6 +16,7 @@ from gert.ecosystem.surfaces.cli.render.text import (
     took_text,
 )
 from gert.kernel.events import runbook as says
+from gert.kernel.foundation.text import path_text
 
 RUN_STATUS: Final[Mapping[str, tuple[str, str]]] = {
     "completed": (style.DONE, style.GOOD),
@@ -81,12 +82,14 @@ def _run_complete(run: says.RunComplete, _: Subject) -> Description:
         colour = CATEGORY.get(run.outcome.category, colour)
         notes += style.pairs(run.outcome.meta)
     if run.failed_step is not None:
-        notes.append(f"failed step: {clip(run.failed_step, style.LONGEST_NAME)}")
+        notes.append(f"failed step: {clip(path_text(run.failed_step), style.LONGEST_NAME)}")
     notes += style.failure_lines(run.failure)
     notes += [f"reachable: {style.outcome_text(each)}" for each in run.reachable_outcomes[: style.MOST_LINES]]
     if len(run.reachable_outcomes) > style.MOST_LINES:
         notes.append(f"… and {len(run.reachable_outcomes) - style.MOST_LINES} more")
-    notes += [f"policy denies `{clip(each.path)}`: {clip(each.message)}" for each in run.denied[: style.MOST_LINES]]
+    notes += [
+        f"policy denies `{clip(path_text(each.path))}`: {clip(each.message)}" for each in run.denied[: style.MOST_LINES]
+    ]
     if len(run.denied) > style.MOST_LINES:
         notes.append(f"… and {len(run.denied) - style.MOST_LINES} more")
     notes += [f"finally: {line}" for line in style.failure_lines(run.finally_failure)]

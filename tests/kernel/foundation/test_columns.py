@@ -1,0 +1,60 @@
+"""Text in the columns of a terminal."""
+
+import pytest
+
+from gert.kernel.foundation.columns import column_count, cut, wrap
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        pytest.param("abc", 3, id="a letter takes one"),
+        pytest.param("東京", 4, id="a wide character takes two"),
+        pytest.param("e\u0301", 1, id="a combining character takes none"),
+    ],
+)
+def test_columns_are_counted(text: str, columns: int) -> None:
+    assert column_count(text) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        pytest.param("abcdef", 6, "abcdef", id="what fits is whole"),
+        pytest.param("abcdef", 5, "abcd…", id="what does not is cut, and says so"),
+        pytest.param("ab cdef", 4, "ab…", id="no space stands before the mark"),
+        pytest.param("東京都庁", 6, "東京…", id="a wide character is not halved"),
+        pytest.param("abc", 1, "…", id="nothing but the mark fits"),
+    ],
+)
+def test_what_is_too_long_is_cut(text: str, width: int, shown: str) -> None:
+    assert cut(text, width) == shown
+    assert column_count(shown) <= width
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        pytest.param("a short line", ["a short line"], id="what fits stays"),
+        pytest.param(
+            "one two three four five six", ["one two three four", "  five six"], id="what follows is indented"
+        ),
+        pytest.param(
+            "  run:  one two three four", ["  run:  one two", "        three four"], id="it stands below the value"
+        ),
+        pytest.param(
+            "  │ one two three four five", ["  │ one two three", "  │ four five"], id="quoted text stays quoted"
+        ),
+        pytest.param(
+            "aa bb  cc dd ee ff gg hh", ["aa bb  cc dd ee ff", "  gg hh"], id="several spaces stay as they are"
+        ),
+        pytest.param(f"see {'x' * 30} now", ["see", f"  {'x' * 30}", "  now"], id="a longer word is whole"),
+        pytest.param("東京 東京 東京 東京 東京", ["東京 東京 東京 東京", "  東京"], id="wide characters count twice"),
+    ],
+)
+def test_lines_wrap_at_words(line: str, lines: list[str]) -> None:
+    assert wrap(line, 20) == lines
+
+
+def test_a_label_that_takes_half_the_width_is_not_repeated_as_space() -> None:
+    assert wrap("  a long label: one two three", 20) == ["  a long label: one", "  two three"]
