@@ -202,9 +202,10 @@ def _complete() -> int:
 
 
 def _collect_again() -> None:
-    """Enable garbage collection; what is imported by now stays, so looking through it would be in vain."""
-    gc.freeze()
-    gc.enable()
+    """Enable garbage collection where `run` disabled it; what is imported by now stays, so it is not looked through."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _system_error(problem: OSError) -> tuple[str, str | None]:
