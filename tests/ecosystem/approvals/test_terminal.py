@@ -1,6 +1,8 @@
 """Approval by whoever sits at the terminal."""
 
 import asyncio
+import os
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -194,6 +196,64 @@ def test_a_title_does_not_add_rows_of_its_own() -> None:
     for line in summary(request(title="Restart it\n  risk:          low\n  approvers:     anyone")):
         console.say(line)
     assert [line for line in "".join(said).splitlines() if line.startswith("  risk:")] == ["  risk:          high"]
+
+
+FAKE = "approval needed for step `restart`: Look at it" + " " * 60 + "  command:       systemctl status web" + " " * 60
+COMMAND = {"program": "rm", "arguments": ["-rf", "/srv"]}
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"title": FAKE * 30}, id="the title"),
+        pytest.param({"description": FAKE * 30}, id="the description"),
+        pytest.param({"inputs": {"path": FAKE * 30}}, id="an input"),
+        pytest.param({"inputs": {FAKE * 30: "x"}}, id="the name of an input"),
+        pytest.param({"preview": FAKE * 30, "preview_command": ("ls",)}, id="the preview"),
+        pytest.param({"step_id": f"each[{FAKE}]", "path": "each[0]"}, id="the key of an item"),
+    ],
+)
+def test_no_value_draws_a_row_that_looks_like_ours(
+    changes: dict[str, Any], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal breaks long lines: a value of the right length would begin a row of its own."""
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((width, 24)))
+    _, shown = at_terminal(
+        lambda console: approvals(console).wait(waiting(request(command=COMMAND, **changes))), ("approve? ", "n\n")
+    )
+    rows = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert max(map(len, rows)) <= max(width, len("approve? [y/N, ? = more; a reason may follow]: n"))
+    assert [row for row in rows if row.startswith("approval needed")][1:] == []
+    commands = [row.split() for row in rows if row.lstrip().startswith("command:")]
+    assert all(words[1:2] in ([], ["rm"]) for words in commands)
+    # The command stands where the question is, however long the rest is.
+    tail = rows[-24:]
+    assert any("command:" in row for row in tail)
+
+
+def test_what_was_cut_can_be_seen_at_the_terminal() -> None:
+    asked = request(inputs={"big": "x" * 5000 + "END"})
+    _, shown = at_terminal(
+        lambda console: approvals(console).wait(waiting(asked)), ("approve? ", "?\n"), ("approve? ", "n\n")
+    )
+    assert "more characters; ? shows them" in shown.replace("\n               │ ", "")
+    assert "END" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        ("web\ufe00", "web\\ufe00"),
+        ("web\u2800", "web\\u2800"),
+        ("web\u202e", "web\\u202e"),
+        ("a\nb", "a ⏎ b"),
+        ("a ⏎ b", "a \\u23ce b"),
+    ],
+)
+def test_values_that_look_alike_are_told_apart(value: str, seen: str) -> None:
+    shown = "\n".join(summary(request(inputs={"unit": value})))
+    assert f"    unit: {seen}" in shown.splitlines()
 
 
 def test_an_answer_that_comes_too_late_is_none() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gert.kernel.foundation.columns import column_count, cut, wrap
+from gert.kernel.foundation.columns import column_count, cut, rows, wrap
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,23 @@ def test_lines_wrap_at_words(line: str, lines: list[str]) -> None:
 
 def test_a_label_that_takes_half_the_width_is_not_repeated_as_space() -> None:
     assert wrap("  a long label: one two three", 20) == ["  a long label: one", "  two three"]
+
+
+@pytest.mark.parametrize("width", [20, 33, 80])
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("x" * 500, id="one word"),
+        pytest.param("  command:       " + "a b " * 100, id="words below their label"),
+        pytest.param("  inputs:        " + " " * 300 + "  command: x", id="blanks"),
+        pytest.param("    │ " + "東京" * 90, id="wide characters"),
+        pytest.param("a" + "e\u0301" * 200, id="combining characters"),
+    ],
+)
+def test_rows_are_not_broken_again_and_lose_nothing(line: str, width: int) -> None:
+    first, *others = rows(line, width)
+    assert all(column_count(row) <= width for row in (first, *others))
+    bars = {row.partition("│ ")[0] for row in others}
+    assert len(bars) == 1
+    assert bars.pop().strip(" ") == ""
+    assert first + "".join(row.partition("│ ")[2] for row in others) == line

@@ -8,10 +8,12 @@ import msgspec
 
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.foundation.text import printable, with_marked_newlines
+from gert.kernel.foundation.text import exact_line, one_line, printable
 from gert.kernel.governance.approval import ApprovalRequest
 
 _MAX_SHOWN: Final = 2000
+_MAX_TITLE: Final = 100
+_MAX_REMINDER: Final = 400
 _MAX_COMMAND: Final = 64 * 1024
 """A command is shown whole; a longer one cannot be read by a person."""
 _MAX_LINES: Final = 200
@@ -31,22 +33,31 @@ def compact(request: ApprovalRequest, *, number: int | None = None) -> Iterator[
 
     number: of one among several requests that are shown together
     """
-    title = f": {_shown(request.title)}" if request.title else ""
+    title = f": {one_line(request.title, _MAX_TITLE)}" if request.title else ""
     begun = "approval needed for step" if number is None else f"{number}."
-    yield StyledLine(f"{begun} `{_shown(request.place)}`{title}", "bold")
+    yield StyledLine(f"{begun} `{_cut(exact_line(request.place), _MAX_TITLE)}`{title}", "bold")
     rows = [(name, value) for name, value in command_rows(request) if name not in ("program", "folder")]
     for name, value in rows or [("target", request.target)]:
         yield StyledLine(
-            f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND)}", "cyan" if name == "command" else None
+            f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND, _ASK)}", "cyan" if name == "command" else None
         )
     if request.description:
-        yield StyledLine(f"  {'description:'.ljust(15)}{_shown(request.description)}")
+        yield StyledLine(f"  {'description:'.ljust(15)}{_shown(request.description, more=_ASK)}")
     for at, (name, value) in enumerate(request.inputs.items()):
         heading = "inputs:" if at == 0 else ""
-        yield StyledLine(f"  {heading.ljust(15)}{printable(name)}: {_shown(value)}{hidden_note(request, name)}")
+        yield StyledLine(
+            f"  {heading.ljust(15)}{exact_line(name)}: {_shown(value, more=_ASK)}{hidden_note(request, name)}"
+        )
     for line in _preview(request):
         added = line.startswith("    │ ") and _DIFF.get(line[6:7])
         yield StyledLine(line, added or None)
+
+
+def reminder(request: ApprovalRequest, *, number: int | None = None) -> StyledLine:
+    """What would run, once more: the lines above may have left the screen."""
+    [(name, value), *_] = [*command_rows(request), ("target", request.target)]
+    label = f"{name}:" if number is None else f"{number}. {name}:"
+    return StyledLine(f"  {label.ljust(15)}{_shown(value, _MAX_REMINDER, _ABOVE)}", "cyan")
 
 
 def rule_line(request: ApprovalRequest) -> StyledLine:
@@ -57,8 +68,12 @@ def rule_line(request: ApprovalRequest) -> StyledLine:
     return StyledLine(f"  {'because:'.ljust(15)}{_shown(words)}", "yellow")
 
 
-def summary(request: ApprovalRequest) -> Iterator[str]:
-    """What an approver must see, line by line; secrets are masked."""
+def summary(request: ApprovalRequest, *, whole: bool = False) -> Iterator[str]:
+    """What an approver must see, line by line; secrets are masked.
+
+    whole: values are not cut, as far as a person can read them
+    """
+    longest = _MAX_COMMAND if whole else _MAX_SHOWN
     title = f": {_shown(request.title)}" if request.title else ""
     yield from ("", f"approval needed for step `{_shown(request.place)}`{title}")
     rows: list[tuple[str, Any]] = [
@@ -78,11 +93,11 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
     ]
     started = dict(command_rows(request))
     for name, value in rows:
-        yield f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND if name in started else _MAX_SHOWN)}"
+        yield f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND if name in started else longest)}"
     if request.inputs:
         yield "  inputs:"
     for name, value in request.inputs.items():
-        yield f"    {printable(name)}: {_shown(value)}{hidden_note(request, name)}"
+        yield f"    {exact_line(name)}: {_shown(value, longest)}{hidden_note(request, name)}"
     yield from _preview(request)
 
 
@@ -143,12 +158,24 @@ def _approvers(request: ApprovalRequest) -> str:
     return f"{who}, but not the person who started the run" if request.separation_of_duties else who
 
 
-def _shown(value: Any, most: int = _MAX_SHOWN) -> str:
-    """A value on one line; it says how much was cut, since what is not seen is approved too."""
+_JSON: Final = "; `gert approvals show --json` has all of them"
+_ASK: Final = "; ? shows them"
+_ABOVE: Final = "; they are above"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _shown(value: Any, most: int = _MAX_SHOWN, more: str = _JSON) -> str:
+    """A value on one line; it says how much was cut, since what is not seen is approved too.
+
+    more: where the rest can be seen
+    """
     if value is None:
         return "not declared"
     plain = masked(value)
-    text = with_marked_newlines(plain if isinstance(plain, str) else msgspec.json.encode(plain).decode())
+    text = exact_line(plain if isinstance(plain, str) else msgspec.json.encode(plain).decode())
     if len(text) <= most:
         return text
-    return f"{text[:most]}… ({len(text) - most} more characters; `gert approvals show --json` has all of them)"
+    return f"{text[:most]}… ({len(text) - most} more characters{more})"

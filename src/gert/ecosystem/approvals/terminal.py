@@ -4,12 +4,12 @@ Responses are only collected here. Which of them count, and whether they suffice
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from gert.ecosystem.approvals.request_text import compact, rule_line, summary
+from gert.ecosystem.approvals.request_text import compact, reminder, rule_line, summary
 from gert.errors import InputError
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval, TicketAnswer
 from gert.kernel.events.envelope import format_timestamp
@@ -49,6 +49,10 @@ class Asker(Protocol):
 
     def say(self, text: str, style: str | None = None) -> None:
         """Show lines of text."""
+        ...
+
+    def fits(self, lines: Iterable[str]) -> bool:
+        """Whether lines can be seen at once above a question."""
         ...
 
     async def line(self, prompt: str, *, fresh: bool = False) -> str | None:
@@ -129,10 +133,14 @@ class TerminalApprovals:
         if len(shown) > 1:
             loop = _loop_of(ask.request)
             self._console.say(f"{len(shown)} approvals needed for the items of `{loop}`", "bold")
-        for number, each in enumerate(shown, 1):
-            for text, style in compact(each.request, number=number if len(shown) > 1 else None):
-                self._console.say(text, style)
-        self._console.say(*rule_line(ask.request))
+        numbered = [(each.request, at if len(shown) > 1 else None) for at, each in enumerate(shown, 1)]
+        lines = [line for request, number in numbered for line in compact(request, number=number)]
+        lines.append(rule_line(ask.request))
+        if not self._console.fits(line.text for line in lines):
+            # What would run is above the screen, or will be: it is shown again where the question is.
+            lines += [reminder(request, number=number) for request, number in numbered]
+        for line in lines:
+            self._console.say(*line)
         await self._gather(ask, responses, shown[1:])
 
     def _together(self, ask: AwaitApproval) -> list[AwaitApproval]:
@@ -192,7 +200,7 @@ class TerminalApprovals:
 
     async def _verdict(self, approver: str, ask: AwaitApproval, others: list[AwaitApproval]) -> Response | None:
         every = f"a = all {len(others) + 1}, " if others else ""
-        one = f"y = `{ask.request.place}`, n" if others else "y/N"
+        one = "y = only 1, n" if others else "y/N"
         asked = 0
         while asked < ATTEMPTS:
             answer = await self._line(f"approve? [{one}, {every}? = more; a reason may follow]: ")
@@ -200,8 +208,9 @@ class TerminalApprovals:
             word = word.lower()
             if word == "?":
                 for each in (ask, *others):
-                    for line in summary(each.request):
+                    for line in summary(each.request, whole=True):
                         self._console.say(line)
+                    self._console.say(*reminder(each.request))
                 continue
             if word in _YES | _NO or (others and word in _ALL):
                 for each in others if word in _ALL else ():

@@ -45,6 +45,42 @@ def wrap(line: str, width: int, indent: int | None = None) -> list[str]:
     return [*lines, begun]
 
 
+def rows(line: str, width: int) -> list[str]:
+    """Break a line into rows that a terminal does not break again; every further row begins with a bar.
+
+    Where the terminal broke a long value, the value could draw rows that look like those of the program.
+    """
+    if column_count(line) <= width:
+        return [line]
+    label = _LABEL.match(line)
+    indent = max(label.end() if label is not None else len(line) - len(line.lstrip(" ")), 4)
+    bar = (
+        quoted.group()
+        if (quoted := _QUOTED.match(line))
+        else " " * ((indent if indent <= width // 2 else 4) - 2) + "│ "
+    )
+    found, before, rest = [], "", line
+    while rest:
+        head = _head(rest, max(width - len(before), 1))
+        found.append(f"{before}{head}")
+        before, rest = bar, rest[len(head) :]
+    return found
+
+
+def _head(text: str, room: int) -> str:
+    """The beginning of a text that fits, up to a space in its second half if there is one."""
+    taken, used = 0, 0
+    for character in text[: 2 * room + 1]:
+        used += column_count(character)
+        if used > room:
+            break
+        taken += 1
+    if taken >= len(text):
+        return text
+    space = text.rfind(" ", room // 2, taken)
+    return text[: space + 1] if space >= 0 else text[: max(taken, 1)]
+
+
 def _continuation(line: str, width: int) -> str:
     """What the further lines of a wrapped line begin with."""
     if quoted := _QUOTED.match(line):

@@ -50,6 +50,16 @@ def with_marked_newlines(text: str) -> str:
     return printable(text.replace("\r\n", "\n").replace("\n", " ⏎ ").replace("\t", " ⇥ "))
 
 
+def exact_line(text: str) -> str:
+    """Put a text on one line so that no other text looks like it: `⏎` is a newline, and what is not seen is escaped."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_EXACT.get(each) or (each if is_plain(each) or each == " " else _escaped(each)) for each in text)
+
+
+_EXACT: Final = {"\n": " ⏎ ", "\t": " ⇥ ", "⏎": "\\u23ce", "⇥": "\\u21e5"}
+
+
 def output_line(line: str) -> str:
     """A line that a program printed, printable; its tabs stay, because other programs split columns at them."""
     return "\t".join(map(printable, line.removesuffix("\r").split("\t")))

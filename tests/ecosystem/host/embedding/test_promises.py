@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,6 +97,9 @@ class Keyboard:
 
     def say(self, text: str, style: str | None = None) -> None:
         """Nothing reads it."""
+
+    def fits(self, lines: Iterable[str]) -> bool:
+        return True
 
     async def line(self, prompt: str, *, fresh: bool = False) -> str | None:
         if self._next is None:

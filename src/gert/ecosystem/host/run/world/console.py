@@ -7,13 +7,13 @@ cancelled question loses no line, and a line that was typed for it is distinct f
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from shutil import get_terminal_size
 from typing import Any, Final
 
 from gert.errors import InputError
-from gert.kernel.foundation.columns import wrap
+from gert.kernel.foundation.columns import rows
 from gert.kernel.foundation.text import printable
 
 try:
@@ -23,6 +23,9 @@ except ImportError:  # a system without terminals of this kind: nothing can be h
 
 MAX_LINE: Final = 64 * 1024
 _CHUNK: Final = 16 * 1024
+_QUESTION: Final = 3
+"""Rows that a question may take."""
+_NARROWEST: Final = 20
 _STYLES: Final = {
     "bold": "\x1b[1m",
     "red": "\x1b[31m",
@@ -92,10 +95,11 @@ class Console:
                     self._end()
 
     def say(self, text: str = "", style: str | None = None) -> None:
-        """Show lines, on a terminal wrapped at words and in a style; nothing in the text can act on a terminal."""
+        """Show lines, on a terminal in rows and in a style; nothing in the text can act on a terminal."""
         begin = _STYLES.get(style or "", "") if self.interactive and _has_styles() else ""
         end = "\x1b[0m" if begin else ""
-        self._write("".join(f"{begin}{line}{end}\n" for each in text.split("\n") for line in self._wrapped(each)))
+        shown = (row.rstrip() for line in text.split("\n") for row in self._wrapped(line))
+        self._write("".join(f"{begin}{row}{end}\n" for row in shown))
 
     async def line(self, prompt: str | None = None, *, hidden: bool = False, fresh: bool = False) -> str | None:
         """Ask for one line without its end; None where no more come.
@@ -118,7 +122,13 @@ class Console:
                     raise
 
     def _wrapped(self, line: str) -> list[str]:
-        return wrap(printable(line), _columns()) if self.interactive else [printable(line)]
+        return rows(printable(line), _columns()) if self.interactive else [printable(line)]
+
+    def fits(self, lines: Iterable[str]) -> bool:
+        """Whether lines can be seen at once above a question; where no terminal shows them, nobody scrolls."""
+        if not self.interactive:
+            return True
+        return sum(len(self._wrapped(line)) for line in lines) + _QUESTION <= _size().lines
 
     async def _next(self) -> str | None:
         while True:
@@ -230,11 +240,15 @@ async def _readable(descriptor: int) -> None:
 
 
 def _columns() -> int:
-    """The width of the terminal that questions are shown on."""
+    return max(_size().columns, _NARROWEST)
+
+
+def _size() -> os.terminal_size:
+    """The size of the terminal that questions are shown on."""
     with suppress(OSError, ValueError):
-        if sys.stderr is not None and (found := os.get_terminal_size(sys.stderr.fileno()).columns):
+        if sys.stderr is not None and all(found := os.get_terminal_size(sys.stderr.fileno())):
             return found
-    return get_terminal_size().columns
+    return get_terminal_size()
 
 
 def _has_styles() -> bool:

@@ -62,7 +62,8 @@ def _step_reconciled(step: says.StepReconciled, about: Subject) -> Description:
 
 
 def _step_waiting(step: says.StepWaiting, about: Subject) -> Description:
-    return Description(style.NOTED, f"{about.name}: its agent waits for ticket {step.ticket_id}", style.DOUBTFUL)
+    ticket = clip(step.ticket_id, style.LONGEST_NAME)
+    return Description(style.NOTED, f"{about.name}: its agent waits for ticket {ticket}", style.DOUBTFUL)
 
 
 def _redaction_applied(step: says.RedactionApplied, about: Subject) -> Description:
