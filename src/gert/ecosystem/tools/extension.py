@@ -38,8 +38,7 @@ class Extensions:
     """Calls the runners of one run; each is started on first use and reused.
 
     runners: finds the program of an extension
-    environment, own, withheld: the environment of gert, the secrets that the runbook declares, and all declared ones
-    working: the folder runners run in
+    own: the secrets that the runbook declares
     own_environment: gert's own variables, for the runner for agents alone: it is gert itself
     call: what that runner receives about the run
     """
@@ -49,10 +48,7 @@ class Extensions:
         calls: ServerCalls,
         *,
         runners: Runners,
-        environment: Mapping[str, str],
         own: Iterable[str],
-        withheld: frozenset[str],
-        working: str,
         own_environment: Mapping[str, str] = MappingProxyType({}),
         call: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
@@ -60,8 +56,7 @@ class Extensions:
         self._own_environment = encoded(own_environment)
         self._call = dict(call)
         self._runners = runners
-        self._environment = encoded(environment_for(own, environment, withheld))
-        self._working = working
+        self._environment = encoded(environment_for(own, calls.context.environment, calls.context.withheld))
         self._known: dict[str, Server] = {}
 
     async def call(self, ask: CallExtension) -> ToolAnswer:
@@ -80,7 +75,7 @@ class Extensions:
             message = "an agent may not be given a secret input; name its variable under `secrets` of a tool or runbook"
             return ToolAnswer(failure=Failure("invalid_input", message))
         try:
-            inputs = reveal_all(ask.inputs, self._calls.secrets)
+            inputs = reveal_all(ask.inputs, self._calls.context.secrets)
         except InputError as problem:
             return ToolAnswer(failure=Failure("invalid_input", problem.message))
         params = {"inputs": inputs, "vars": masked(ask.view), "contract": ask.contract.full()}
@@ -118,7 +113,7 @@ class Extensions:
                 program=program,
                 arguments=(),
                 environment={**own, **self._environment, **self._calls.marks(name)},
-                folder=self._working,
+                folder=self._calls.context.working,
             ),
             redactor=self._calls.redactor,
             greet=lambda peer: initialize(peer, title),
