@@ -23,6 +23,7 @@ from gert.ecosystem.host.run.world.worlds import Real, World
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.process.descriptors import keep_private
+from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.stdio import Stdio
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, Request, ToolAnswer
@@ -129,7 +130,10 @@ def drive(program: tuple[Program, str], world: World, folder: Path | None = None
 def real(program: Program, **added: str) -> World:
     """The real world."""
     environment = {**os.environ, **added}
-    stdio = Stdio(environment=environment, secrets={}, redactor=Redactor(), withheld=frozenset(), working=os.getcwd())
+    context = CommandContext(
+        environment=environment, secrets={}, withheld=frozenset(), working=os.getcwd(), run_id="bench"
+    )
+    stdio = Stdio(context, Redactor())
     nobody: Any = type("Nobody", (), {"wait": None})()
     return Real(program, Sanitizer(Redactor()), transports={"stdio": stdio}, approvals=nobody, collect=nobody.wait)
 

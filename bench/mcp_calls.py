@@ -76,6 +76,7 @@ async def _sdk(script: Path) -> AsyncIterator[Work]:
 @asynccontextmanager
 async def _gert(script: Path) -> AsyncIterator[Work]:
     from gert.ecosystem.rpc import Servers
+    from gert.ecosystem.tools.command import CommandContext
     from gert.ecosystem.tools.mcp.transport import Mcp
     from gert.ecosystem.tools.server_calls import ServerCalls
     from gert.kernel.engine.requests import CallTool
@@ -84,12 +85,12 @@ async def _gert(script: Path) -> AsyncIterator[Work]:
     from gert.kernel.runbook.document import load
     from gert.kernel.runbook.program import declared
 
-    environment = dict(os.environ)
-    calls = ServerCalls(Servers(), environment=environment, secrets={}, redactor=Redactor(["hunter2"]), run_id="bench")
-    refused: Any = None
-    transport = Mcp(
-        calls, environment=environment, withheld=frozenset(), working=os.getcwd(), endpoint_of=lambda _: refused
+    context = CommandContext(
+        environment=dict(os.environ), secrets={}, withheld=frozenset(), working=os.getcwd(), run_id="bench"
     )
+    calls = ServerCalls(Servers(), context, Redactor(["hunter2"]))
+    refused: Any = None
+    transport = Mcp(calls, lambda _: refused)
     tool = load(TOOL.format(python=sys.executable, script=script).encode(), kind="tool").model
     contract = resolve(declared(tool.contract))
 

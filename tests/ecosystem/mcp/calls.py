@@ -14,6 +14,7 @@ from tests.ecosystem.rpc.children import runs
 
 from gert.ecosystem.host.config.mcp_endpoints import endpoint_of
 from gert.ecosystem.rpc import Servers
+from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.mcp.transport import Mcp
 from gert.ecosystem.tools.server_calls import ServerCalls
 from gert.kernel.engine.requests import CallPreview, CallTool, ToolAnswer
@@ -73,16 +74,12 @@ async def transport(
     """A transport that is closed afterwards."""
     environment = {"PATH": os.environ["PATH"], **more.pop("environment", {})}
     hosts = more.pop("http_hosts", ())
-    calls = ServerCalls(
-        Servers(),
-        environment=environment,
-        secrets=secrets or {},
-        redactor=Redactor([*hides, *(secrets or {}).values()]),
-        run_id="run",
-        on_output=shown,
-    )
-    given = {"withheld": frozenset(), "working": os.getcwd(), "limit": 1024 * 1024, "grace": 0.2, **more}
-    made = Mcp(calls, environment=environment, endpoint_of=lambda tool: endpoint_of(tool, environment, hosts), **given)
+    shared: dict[str, Any] = {"secrets": secrets or {}, "withheld": frozenset(), "working": os.getcwd()}
+    shared |= {name: more.pop(name) for name in CommandContext.__struct_fields__ if name in more}
+    context = CommandContext(environment=environment, run_id="run", **shared)
+    calls = ServerCalls(Servers(), context, Redactor([*hides, *(secrets or {}).values()]), shown)
+    given = {"limit": 1024 * 1024, "grace": 0.2, **more}
+    made = Mcp(calls, lambda tool: endpoint_of(tool, environment, hosts), **given)
     try:
         yield made
     finally:

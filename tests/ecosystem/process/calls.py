@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.stdio import Stdio
 from gert.kernel.engine.requests import CallTool, ToolAnswer
 from gert.kernel.foundation.redaction import Redactor
@@ -63,9 +64,11 @@ def stdio(*, hides: Sequence[str] = (), **options: Any) -> Stdio:
         "secrets": {},
         "withheld": frozenset(),
         "working": options.get("working") or os.getcwd(),
-        "redactor": Redactor([*hides, *options.get("secrets", {}).values()]),
+        "run_id": os.urandom(8).hex(),
     }
-    return Stdio(**{**defaults, **options})
+    shared = {name: options.pop(name) for name in CommandContext.__struct_fields__ if name in options}
+    redactor = options.pop("redactor", None) or Redactor([*hides, *shared.get("secrets", {}).values()])
+    return Stdio(CommandContext(**{**defaults, **shared}), redactor, **options)
 
 
 async def call(transport: Stdio, tool: Tool, inputs: Mapping[str, Any] | None = None) -> ToolAnswer:

@@ -45,9 +45,15 @@ class Extensions:
     """Calls the runners of one run; each is started on first use and reused.
 
     runners: finds the program of an extension
+<<<<<<< HEAD
     environment, own, withheld: the environment of gert, the secrets that the runbook declares, and all declared ones
     working: the folder runners run in
     call: what the runner for agents receives about the run, with variables of gert: it is gert itself
+=======
+    own: the secrets that the runbook declares
+    own_environment: gert's own variables, for the runner for agents alone: it is gert itself
+    call: what that runner receives about the run
+>>>>>>> small
     """
 
     def __init__(
@@ -55,17 +61,20 @@ class Extensions:
         calls: ServerCalls,
         *,
         runners: Runners,
-        environment: Mapping[str, str],
         own: Iterable[str],
+<<<<<<< HEAD
         withheld: frozenset[str],
         working: str,
         call: Callable[[], Mapping[str, Any]] = dict,
+=======
+        own_environment: Mapping[str, str] = MappingProxyType({}),
+        call: Mapping[str, Any] = MappingProxyType({}),
+>>>>>>> small
     ) -> None:
         self._calls = calls
         self._call = call
         self._runners = runners
-        self._environment = encoded(environment_for(own, environment, withheld))
-        self._working = working
+        self._environment = encoded(environment_for(own, calls.context.environment, calls.context.withheld))
         self._known: dict[str, Server] = {}
 
     async def call(self, ask: CallExtension) -> ToolAnswer:
@@ -84,7 +93,7 @@ class Extensions:
             message = "an agent may not be given a secret input; name its variable under `secrets` of a tool or runbook"
             return ToolAnswer(failure=Failure("invalid_input", message))
         try:
-            inputs = reveal_all(ask.inputs, self._calls.secrets)
+            inputs = reveal_all(ask.inputs, self._calls.context.secrets)
         except InputError as problem:
             return ToolAnswer(failure=Failure("invalid_input", problem.message))
         params = {"inputs": inputs, "vars": masked(ask.view), "contract": ask.contract.full()}
@@ -121,8 +130,13 @@ class Extensions:
                 name=program_name(extension),
                 program=program,
                 arguments=(),
+<<<<<<< HEAD
                 environment={**self._environment, **self._calls.marks(name)},
                 folder=self._working,
+=======
+                environment={**own, **self._environment, **self._calls.marks(name)},
+                folder=self._calls.context.working,
+>>>>>>> small
             ),
             redactor=self._calls.redactor,
             greet=lambda peer: initialize(peer, title),

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.rpc import Answered, Server
-from gert.ecosystem.tools.command import CommandContext, server_command
+from gert.ecosystem.tools.command import server_command
 from gert.ecosystem.tools.server_calls import ServerCalls
 from gert.ecosystem.tools.stdio import ProgramLocation, location_changed, location_of
 from gert.errors import InputError
@@ -31,25 +30,9 @@ def server_name(tool: str) -> str:
 class JsonRpc:
     """Calls actions of programs that keep running, one for each tool."""
 
-    def __init__(
-        self,
-        calls: ServerCalls,
-        *,
-        environment: Mapping[str, str],
-        withheld: frozenset[str],
-        working: str,
-        platform: str | None = None,
-    ) -> None:
-        prepare_for_tools()
+    def __init__(self, calls: ServerCalls) -> None:
         self._calls = calls
-        self._context = CommandContext(
-            environment=environment,
-            secrets=calls.secrets,
-            withheld=withheld,
-            working=working,
-            platform=platform,
-            run_id="",
-        )
+        self._context = calls.context
         self._known: dict[str, Server] = {}
 
     async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
@@ -64,7 +47,7 @@ class JsonRpc:
             if reason is not None:
                 return ToolAnswer(failure=Failure("approval_outdated", reason))
         try:
-            inputs = reveal_all(ask.inputs, self._calls.secrets)
+            inputs = reveal_all(ask.inputs, self._context.secrets)
         except InputError as problem:
             return ToolAnswer(failure=Failure("invalid_input", problem.message))
 

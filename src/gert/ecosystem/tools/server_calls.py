@@ -2,17 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from gert.ecosystem.process.descendants import MARK, mark_for
+from gert.ecosystem.process.descendants import mark_for
 from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.rpc import Answered, Server, Servers
-from gert.ecosystem.tools.command import encoded
+from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.outputs import Interrupted, redacted_failure, redactor_for
 from gert.errors import InputError, RpcError, RpcFault, RpcTimeout
 from gert.kernel.engine.requests import CallExtension, CallPreview, CallTool, ToolAnswer
@@ -32,45 +32,42 @@ _PROTOCOL_ERRORS: Final = frozenset({-32700, -32600, -32601, -32602, -32603})
 
 def server_mark(run_id: str, name: str) -> str:
     """Return the mark of the processes of a server, which can be derived again from the record of the run."""
-    return mark_for(run_id, f"server {name}")
+    return mark_for(run_id, _key(name))
+
+
+def _key(name: str) -> str:
+    return f"server {name}"
 
 
 class ServerCalls:
     """Calls the servers of one run.
 
-    environment: of gert itself; processes get the marks of the calls that started this gert from it
-    secrets: the values of secret inputs, by input
     redactor: masks every secret of the environment and of inputs
     """
 
     def __init__(
         self,
         servers: Servers,
-        *,
-        environment: Mapping[str, str],
-        secrets: Mapping[str, str],
+        context: CommandContext,
         redactor: Redactor,
-        run_id: str,
         on_output: OutputListener | None = None,
     ) -> None:
         prepare_for_tools()
-        self.secrets = secrets
+        self.context = context
         self.redactor = redactor
+        self.on_output = on_output
         self._servers = servers
-        self._outer = environment.get(MARK, "").split()
-        self._run_id = run_id
-        self._on_output = on_output
         self._active: dict[str, list[str]] = {}
 
     def marks(self, name: str) -> dict[bytes, bytes]:
         """Return the variable that marks the processes of a server."""
-        return encoded({MARK: " ".join([*self._outer, server_mark(self._run_id, name)])})
+        return self.context.marks(_key(name))
 
     def listener(self, name: str) -> Callable[[str], None] | None:
         """Return what shows the standard error of a server, beside the latest call to it."""
-        if self._on_output is None:
+        if self.on_output is None:
             return None
-        shown, active = self._on_output, self._active.setdefault(name, [])
+        shown, active = self.on_output, self._active.setdefault(name, [])
 
         def show(text: str) -> None:
             if active:
@@ -111,9 +108,9 @@ class ServerCalls:
     def show(self, ask: Call, texts: Iterable[str]) -> None:
         """Show the text that a call answered with, unless an output is secret."""
         is_hidden = any(parameter.secret for parameter in ask.contract.outputs.values())
-        if self._on_output is not None and not is_hidden:
+        if self.on_output is not None and not is_hidden:
             for text in texts:
-                self._on_output(ask.path, "stdout", text)
+                self.on_output(ask.path, "stdout", text)
 
     @contextmanager
     def _shown(self, name: str, ask: Call) -> Iterator[None]:

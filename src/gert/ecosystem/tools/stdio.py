@@ -54,40 +54,24 @@ class ProgramLocation(NamedTuple):
 class Stdio:
     """Calls actions as processes.
 
-    secrets: the values of secret inputs, by input
     redactor: masks every secret of the environment and of inputs
-    withheld: environment variables with secrets declared anywhere in the program
     limit: bytes kept of each stream; the rest is read and dropped
-    platform: the running system by its GOOS name
-    run_id: the calling run; a random id without one
     stop_grace: seconds between SIGTERM and SIGKILL
     quiet: seconds without output after which a process that has exited is done, even if its output is held open
     """
 
     def __init__(
         self,
-        *,
-        environment: Mapping[str, str],
-        secrets: Mapping[str, str],
+        context: CommandContext,
         redactor: Redactor,
-        withheld: frozenset[str],
-        working: str,
         on_output: OutputListener | None = None,
+        *,
         limit: int = DEFAULT_LIMIT,
-        platform: str | None = None,
-        run_id: str | None = None,
         stop_grace: float = 2.0,
         quiet: float = 0.25,
     ) -> None:
         prepare_for_tools()
-        self._context = CommandContext(
-            environment=environment,
-            secrets=secrets,
-            withheld=withheld,
-            working=working,
-            platform=platform,
-            run_id=run_id or os.urandom(8).hex(),
-        )
+        self._context = context
         self._redactor = redactor
         self._on_output = on_output
         self._limit = limit

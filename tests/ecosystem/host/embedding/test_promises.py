@@ -27,6 +27,7 @@ from gert.ecosystem.host.embedding.promises.signatures import Notary, notary_pro
 from gert.ecosystem.host.embedding.promises.tools import caller_promises
 from gert.ecosystem.inputs.env import EnvResolver
 from gert.ecosystem.inputs.file import FileResolver
+from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.stdio import Stdio
 from gert.errors import InputError
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval, TicketAnswer
@@ -171,13 +172,10 @@ SAYS = tuple(Example(action="say", inputs={"word": word}, outputs={"said": word}
 
 
 def shell(tmp_path: Path) -> ExecutorCase:
-    stdio = Stdio(
-        environment={"PATH": "/usr/bin:/bin"},
-        secrets={},
-        redactor=Redactor(),
-        withheld=frozenset(),
-        working=str(tmp_path),
+    context = CommandContext(
+        environment={"PATH": "/usr/bin:/bin"}, secrets={}, withheld=frozenset(), working=str(tmp_path), run_id="again"
     )
+    stdio = Stdio(context, Redactor())
     return ExecutorCase(
         executor=stdio, tool=SHELL, succeeds=SAYS, fails=Example(action="fail"), slow=Example(action="sleep")
     )

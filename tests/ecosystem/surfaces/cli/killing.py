@@ -29,6 +29,7 @@ from gert.ecosystem.host.run.world.sanitize import Sanitizer
 from gert.ecosystem.host.run.world.worlds import Real
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
+from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.stdio import Stdio
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import ToolAnswer
@@ -273,13 +274,10 @@ def redrive(killed: Killed, logged: list[RecordedAnswer]) -> tuple[RunResult, li
     stdin = os.open(project.root / "stdin", os.O_RDONLY)
 
     async def drive() -> tuple[RunResult, list[dict[str, Any]]]:
-        stdio = Stdio(
-            environment=environment(),
-            secrets={},
-            redactor=Redactor(),
-            withheld=frozenset(),
-            working=str(project.root),
+        context = CommandContext(
+            environment=environment(), secrets={}, withheld=frozenset(), working=str(project.root), run_id="again"
         )
+        stdio = Stdio(context, Redactor())
         evidence = EvidenceEntries.from_file(str(project.root / "evidence.yaml"), "kim")
         world = Real(
             program,

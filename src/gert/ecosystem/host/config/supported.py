@@ -51,45 +51,31 @@ class Transport(CallsTools, Protocol):
         """Release what is kept between calls."""
 
 
-def _stdio(*, calls: "ServerCalls", http_hosts: Collection[str], **given: Any) -> Transport:
+def _stdio(calls: "ServerCalls", http_hosts: Collection[str]) -> Transport:
     from gert.ecosystem.tools.stdio import Stdio  # slow to import, and validation needs only the names
 
-    return Stdio(**given)
+    return Stdio(calls.context, calls.redactor, calls.on_output)
 
 
-def _jsonrpc(
-    *, calls: "ServerCalls", environment: Any, withheld: Any, working: str, platform: str, **_: Any
-) -> Transport:
+def _jsonrpc(calls: "ServerCalls", http_hosts: Collection[str]) -> Transport:
     from gert.ecosystem.tools.jsonrpc import JsonRpc
 
-    return JsonRpc(calls, environment=environment, withheld=withheld, working=working, platform=platform)
+    return JsonRpc(calls)
 
 
-def _mcp(
-    *,
-    calls: "ServerCalls",
-    environment: Mapping[str, str],
-    withheld: Any,
-    working: str,
-    platform: str,
-    http_hosts: Collection[str],
-    **_: Any,
-) -> Transport:
+def _mcp(calls: "ServerCalls", http_hosts: Collection[str]) -> Transport:
     from gert.ecosystem.host.config.mcp_endpoints import endpoint_of
     from gert.ecosystem.tools.mcp.transport import Mcp
 
-    return Mcp(
-        calls,
-        environment=environment,
-        withheld=withheld,
-        working=working,
-        platform=platform,
-        endpoint_of=partial(endpoint_of, environ=environment, http_hosts=http_hosts),
-    )
+    return Mcp(calls, partial(endpoint_of, environ=calls.context.environment, http_hosts=http_hosts))
 
 
-TRANSPORTS: Final[Mapping[str, Callable[..., Transport]]] = {"stdio": _stdio, "jsonrpc": _jsonrpc, "mcp": _mcp}
-"""How each transport is made for a run; `calls` is shared by all that call servers."""
+TRANSPORTS: Final[Mapping[str, Callable[["ServerCalls", Collection[str]], Transport]]] = {
+    "stdio": _stdio,
+    "jsonrpc": _jsonrpc,
+    "mcp": _mcp,
+}
+"""How each transport is made for a run, from what its calls share and the hosts that plain http may reach."""
 
 # What a transport needs beside gert: the package, and the extra that installs it.
 _PACKAGES: Final[Mapping[str, tuple[str, str]]] = {"mcp": ("mcp", "gert[mcp]")}

@@ -13,9 +13,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from gert.ecosystem.process.command import Command
-from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.rpc.peer import GRACE
-from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.jsonrpc import server_name
 from gert.ecosystem.tools.mcp.endpoint import Endpoint
 from gert.ecosystem.tools.mcp.results import CallResult, answer_of
@@ -100,25 +98,12 @@ class Mcp:
     def __init__(
         self,
         calls: ServerCalls,
-        *,
-        environment: Mapping[str, str],
-        withheld: frozenset[str],
-        working: str,
         endpoint_of: EndpointOf,
-        platform: str | None = None,
         limit: int = DEFAULT_LIMIT,
         grace: float = GRACE,
     ) -> None:
-        prepare_for_tools()
         self._calls = calls
-        self._context = CommandContext(
-            environment=environment,
-            secrets=calls.secrets,
-            withheld=withheld,
-            working=working,
-            platform=platform,
-            run_id="",
-        )
+        self._context = calls.context
         self._endpoint_of = endpoint_of
         self._limit = limit
         self._grace = grace
@@ -192,7 +177,7 @@ class Mcp:
         return await session.call(called.name, arguments)
 
     def _arguments(self, called: _Called) -> dict[str, Any]:
-        inputs = reveal_all(called.ask.inputs, self._calls.secrets)
+        inputs = reveal_all(called.ask.inputs, self._context.secrets)
         return {called.action.mcp_arguments.get(name, name): value for name, value in inputs.items()}
 
     # --- servers

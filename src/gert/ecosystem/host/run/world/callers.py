@@ -12,6 +12,7 @@ from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.process.environment import started_by, starting
 from gert.ecosystem.rpc import Servers
+from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.extension import Extensions
 from gert.ecosystem.tools.server_calls import ServerCalls
 from gert.ecosystem.tools.stdio import ProgramLocation
@@ -45,34 +46,26 @@ class Callers:
     ) -> None:
         self._program = program = prepared.program
         self._servers = Servers()
-        # A gert that a tool calls says which run started its run.
         root = started.root_run_id if started is not None else started_by(prepared.environ).root_run_id
-        environment = starting(prepared.environ, run_id, root)
-        withheld = frozenset((*secret_names(program), *_secret_variables(program, inputs), *own_variables(prepared)))
 
         def printed(path: str, stream: str, text: str) -> None:
             for observer in observers:
                 observer.printed(path, stream, text)
 
-        shared: dict[str, Any] = {
-            "environment": environment,
-            "secrets": inputs.secrets,
-            "redactor": redactor,
-            "on_output": printed if observers else None,
-            "run_id": run_id,
-        }
-        calls = ServerCalls(self._servers, **shared)
+        context = CommandContext(
+            # A gert that a tool calls says which run started its run.
+            environment=starting(prepared.environ, run_id, root),
+            secrets=inputs.secrets,
+            withheld=frozenset((*secret_names(program), *_secret_variables(program, inputs), *own_variables(prepared))),
+            working=working,
+            run_id=run_id,
+            platform=platform(),
+        )
+        calls = ServerCalls(self._servers, context, redactor, printed if observers else None)
         tools = (lookup.tool for lookup in program.lookups.values())
         used = {tool.meta.transport for tool in tools if tool is not None}
         self.transports: dict[str, Transport] = {
-            name: transport(
-                calls=calls,
-                withheld=withheld,
-                working=working,
-                platform=platform(),
-                http_hosts=prepared.settings.mcp_http_hosts,
-                **shared,
-            )
+            name: transport(calls, prepared.settings.mcp_http_hosts)
             for name, transport in TRANSPORTS.items()
             if name in used
         }
@@ -82,10 +75,7 @@ class Callers:
         self.extensions = Extensions(
             calls,
             runners=runners,
-            environment=environment,
             own=own,
-            withheld=withheld,
-            working=working,
             call=lambda: {
                 "run_id": run_id,
                 "folder": runners.folders[0],
