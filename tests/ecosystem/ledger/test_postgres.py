@@ -408,7 +408,7 @@ class TestContention:
             options: dict[str, Any] = {"command_timeout_seconds": 0.2, "max_retry_attempts": 1}
             async with PostgresLedger(dsn, max_pool_size=1, **options) as ledger:
                 await append_all(ledger, "run", ["a"])
-                async with ledger._pool.acquire():
+                async with ledger._connection(ledger._pool):
                     with pytest.raises(TraceError, match="did not answer in time"):
                         await ledger.head("run")
                     with pytest.raises(TraceError, match="did not answer in time"):

@@ -294,7 +294,7 @@ class TestCancellation:
         async def main() -> None:
             async with PostgresLedger(dsn, max_pool_size=1) as ledger:
                 await append_all(ledger, "run", ["a"])
-                async with ledger._pool.acquire():
+                async with ledger._connection(ledger._pool):
                     gone = asyncio.create_task(append_all(ledger, "run", ["b"]))
                     await asyncio.sleep(0)
                     gone.cancel()

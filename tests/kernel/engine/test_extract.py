@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.kernel.engine.extract import ExtractResult, ParsedJson, ToolOutput, extract, parse_json
-from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
+from gert.kernel.foundation.canonical import require_canonical
+from gert.kernel.foundation.values import MAX_INTEGER
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
 

@@ -17,8 +17,8 @@ from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, encode_payload
 from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.runbook import EVENTS
-from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.foundation.values import MAX_INTEGER
 from gert.kernel.runbook.tree import Map, Seq
 
 HEAD = "ab" * 32

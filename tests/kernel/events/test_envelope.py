@@ -19,8 +19,9 @@ from gert.kernel.events.envelope import (
     format_timestamp,
     parse_timestamp,
 )
-from gert.kernel.foundation.canonical import MAX_INTEGER, canonical
+from gert.kernel.foundation.canonical import canonical
 from gert.kernel.foundation.principal import KERNEL, Principal
+from gert.kernel.foundation.values import MAX_INTEGER
 
 EVENT = Envelope(
     seq=1,

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from gert.errors import CanonicalError
 from gert.kernel.foundation.canonical import (
     MAX_DEPTH,
-    MAX_INTEGER,
     Hasher,
     canonical,
     digest,
@@ -19,6 +18,7 @@ from gert.kernel.foundation.canonical import (
     require_canonical,
     sha256_hex,
 )
+from gert.kernel.foundation.values import MAX_INTEGER
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 scalars = (

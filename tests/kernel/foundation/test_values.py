@@ -6,9 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gert.errors import InputError, PatternError
-from gert.kernel.foundation.canonical import MAX_INTEGER, canonical
+from gert.kernel.foundation.canonical import canonical
 from gert.kernel.foundation.secret_refs import secret_ref, without_marks
-from gert.kernel.foundation.values import TYPE_NAMES, coerce, fits, objection, show
+from gert.kernel.foundation.values import MAX_INTEGER, TYPE_NAMES, coerce, fits, objection, show
 
 
 @pytest.mark.parametrize(

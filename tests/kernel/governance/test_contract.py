@@ -7,11 +7,11 @@ from gert.kernel.governance.contract import (
     NOTHING,
     Contract,
     Declared,
-    Parameter,
     manual_contract,
     migrate,
     resolve,
 )
+from gert.kernel.governance.parameter import Parameter
 
 NETWORK = frozenset(("network",))
 PODS = frozenset(("pods",))

@@ -13,13 +13,13 @@ from gert.kernel.governance.contract import (
     UNKNOWN,
     Contract,
     Declared,
-    Parameter,
     merge,
     migrate,
     resolve,
 )
 from gert.kernel.governance.decide import ALLOWED, Decision, decide
 from gert.kernel.governance.explain import explain
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.risk import Risk, risk_of
 from gert.kernel.governance.rules import (
     ContractMatch,

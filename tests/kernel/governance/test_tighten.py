@@ -2,7 +2,8 @@
 
 import pytest
 
-from gert.kernel.governance.contract import Contract, Declared, Parameter, resolve
+from gert.kernel.governance.contract import Contract, Declared, resolve
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.tighten import relaxations
 
 NETWORK = frozenset(("network",))

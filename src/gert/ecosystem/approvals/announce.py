@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.port import Channel
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.errors import GertError
@@ -17,10 +18,13 @@ LIMIT: Final = 5.0
 
 
 class Channels:
-    """The channels of one run."""
+    """The channels of one run, and the drop box that it publishes its requests in."""
 
-    def __init__(self, tickets: Tickets, channels: Iterable[Channel], limit: float = LIMIT) -> None:
+    def __init__(
+        self, tickets: Tickets, channels: Iterable[Channel], limit: float = LIMIT, drop_box: DropBox | None = None
+    ) -> None:
         self._tickets = tickets
+        self._drop_box = drop_box
         self._channels = tuple(channels)
         self._limit = limit
         self._listener: asyncio.Task[None] | None = None
@@ -28,7 +32,10 @@ class Channels:
         self._waiting = 0
 
     async def announce(self, view: TicketView) -> None:
-        """Announce a ticket over all channels at once."""
+        """Publish a ticket in the drop box, and announce it over all channels at once."""
+        problem = await asyncio.to_thread(self._drop_box.publish, view) if self._drop_box is not None else None
+        if problem is not None:
+            await self._note(view.id, f"drop box: {problem}")
         notes = await asyncio.gather(*(self._announced(channel, view) for channel in self._channels))
         for note in filter(None, notes):
             await self._note(view.id, note)

@@ -63,7 +63,7 @@ class TicketApprovals:
         """Use the ledger that the run is recorded in."""
         self._ledger = ledger
         self._tickets = Tickets(ledger, self._verifier)
-        self._channels = Channels(self._tickets, self._given)
+        self._channels = Channels(self._tickets, self._given, drop_box=self._drop_box)
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
         """Give the request a ticket; it is open once the run has recorded it."""
@@ -91,7 +91,7 @@ class TicketApprovals:
         """Wait for responses, or until the time is over."""
         if ask.ticket_id in self._unannounced:
             self._unannounced.discard(ask.ticket_id)
-            await self._announce(ask)
+            await self._channels.announce(await self._tickets.get(ask.ticket_id))
         answer = await self._received(ask)
         if answer is not None:
             return answer
@@ -117,14 +117,6 @@ class TicketApprovals:
         if ask.request.require_signed_approvals:
             return "`require_signed_approvals`"
         return "a ledger that others can write to" if self._must_sign else None
-
-    async def _announce(self, ask: AwaitApproval) -> None:
-        view = await self._tickets.get(ask.ticket_id)
-        if self._drop_box is not None:
-            problem = await asyncio.to_thread(self._drop_box.publish, view)
-            if problem is not None:
-                await self._tickets.note(ask.ticket_id, f"drop box: {problem}")
-        await self._channels.announce(view)
 
     async def _watch(self, ask: AwaitApproval) -> ApprovalAnswer:
         loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from gert.kernel.foundation.canonical import sha256_hex
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import is_text, printable
 from gert.kernel.governance.approval import Response
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import MAX_MESSAGE, Message
@@ -119,7 +119,7 @@ def unfit(response: Response) -> str | None:
         text = getattr(response, name) or ""
         if len(text) > longest:
             return f"the {name.replace('_', ' ')} is too long: expected at most {longest} characters, found {len(text)}"
-        if not _is_text(text):
+        if not is_text(text):
             return f"the {name.replace('_', ' ')} is not valid text"
     if UNSEEN.search(response.approver):
         return "the approver's name holds something that cannot be seen"
@@ -143,11 +143,3 @@ def _cut(value: object) -> str | None:
         return text
     # Two long texts that begin alike can still be distinguished.
     return f"{text[:_RECORDED]}… ({sha256_hex(text.encode())[:12]})"
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -13,7 +13,6 @@ class Resolver(Protocol):
 
     async def resolve(self, bindings: Sequence[InputBinding]) -> BatchAnswer:
         """Resolve all of them at once; values that are not found are left out of the answer."""
-        ...
 
 
 class Resolvers:

@@ -18,19 +18,15 @@ class Asker(Protocol):
     @property
     def interactive(self) -> bool:
         """Whether a user sees the question and can correct an answer."""
-        ...
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Keep a dialogue together, without other output in between."""
-        ...
 
     def say(self, text: str) -> None:
         """Show lines of text."""
-        ...
 
     async def line(self, prompt: str, *, hidden: bool = False) -> str | None:
         """Ask for a line; None at the end of the input."""
-        ...
 
 
 class PromptResolver:

@@ -19,15 +19,12 @@ class Fold(Protocol):
 
     def add(self, event: Event) -> str:
         """Add an event and return its text for display; raises `ModelError` if it reports one."""
-        ...
 
     def is_complete(self) -> bool:
         """Whether the events so far are a complete answer, if the stream ends without an end event."""
-        ...
 
     def answer(self) -> dict[str, Any]:
         """Return the whole answer."""
-        ...
 
 
 async def fold_stream(

@@ -41,11 +41,6 @@ class Capture:
     `keeps_raw`: the bytes are kept too, for a reader that masks secrets in a parsed document.
     """
 
-    __slots__ = (
-        "_left", "_line", "_masked", "_pieces", "_raw", "_reading", "_redactor", "_rest", "_rest_bytes", "_show", "fed",
-        "is_truncated", "limit",
-    )  # fmt: skip
-
     def __init__(
         self, redactor: Redactor, limit: int, show: Callable[[str], None] | None = None, *, keeps_raw: bool = False
     ) -> None:

@@ -24,9 +24,10 @@ class Step:
     contract: the contract of the step, with `inputs`, `outputs`, `effects`, `reads`, `writes`
     call: the id of the call; only gert's own runner for agents gets it
     child_run_id: set it to the id of a run that the step starts, to link it in the record
+    waits_for: the ticket that the step waits for; only gert's own runner for agents sets it, and is called again
     """
 
-    __slots__ = ("_cancelled", "call", "child_run_id", "contract", "inputs", "vars")
+    __slots__ = ("_cancelled", "call", "child_run_id", "contract", "inputs", "vars", "waits_for")
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Step:
         self.contract = contract
         self.call = call or {}
         self.child_run_id: str | None = None
+        self.waits_for: str | None = None
         self._cancelled = threading.Event()
 
     @property
@@ -126,7 +128,8 @@ async def _execute(execute: Execute, step: Step) -> dict[str, Any]:
 
 
 def _child(step: Step) -> dict[str, str]:
-    return {} if step.child_run_id is None else {"child_run_id": step.child_run_id}
+    said = {"child_run_id": step.child_run_id, "waits_for": step.waits_for}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 async def _in_thread(execute: Execute, step: Step) -> Any:

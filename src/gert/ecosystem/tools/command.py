@@ -14,6 +14,7 @@ from gert.ecosystem.process.find_program import Programs, shown
 from gert.errors import InputError, TemplateEvalError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.secret_refs import all_refs, reveal
+from gert.kernel.foundation.text import is_text
 from gert.kernel.runbook.command import STDIN, CommandLine, command_line
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.template import Budget, Template, render
@@ -181,10 +182,8 @@ def _require_variable(name: str) -> None:
 
 
 def _require_characters(text: str, place: str) -> None:
-    try:
-        text.isascii() or text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"`{place}` contains a lone surrogate, which is not a character") from None
+    if not (text.isascii() or is_text(text)):
+        raise InputError(f"`{place}` contains a lone surrogate, which is not a character")
 
 
 def _require_no_nul(text: str, place: str) -> None:

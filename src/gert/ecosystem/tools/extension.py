@@ -15,7 +15,7 @@ from gert.ecosystem.tools.stdio import ProgramLocation, location_changed, locati
 from gert.errors import InputError, RpcFault, RpcLost
 from gert.kernel.engine.requests import CallExtension, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.foundation.names import is_run_id
+from gert.kernel.foundation.names import is_run_id, is_safe_name
 from gert.kernel.foundation.principal import Principal, parse_principal
 from gert.kernel.foundation.secret_refs import masked, reveal_all
 from gert.kernel.foundation.text import one_line
@@ -31,6 +31,14 @@ def server_name(extension: str) -> str:
 
 _MAX_CODE: Final = 2**31
 _MOST_OUTPUTS: Final = 1000
+
+
+class AgentWaits(Exception):
+    """Raised where the agent of a step waits for people, and is called again when they have answered."""
+
+    def __init__(self, ticket_id: str) -> None:
+        super().__init__(f"the agent waits for the ticket `{ticket_id}`")
+        self.ticket_id = ticket_id
 
 
 class Extensions:
@@ -83,7 +91,8 @@ class Extensions:
         if is_agent:
             # Other runners get what the protocol says; some take nothing else.
             params["call"] = {**self._call(), "id": ask.key, "path": ask.path}
-        return await self._calls.call(server, "execute", params, ask, lambda answered: _answer(server, answered))
+        read = _answer_or_wait if is_agent else _answer
+        return await self._calls.call(server, "execute", params, ask, lambda answered: read(server, answered))
 
     def locate(self, extension: str) -> ProgramLocation | None:
         """Return the program and folder of a runner; None if there is none."""
@@ -172,6 +181,13 @@ def execution_of(result: Any) -> tuple[dict[str, Any], int, str]:
     if child is not None and not (isinstance(child, str) and is_run_id(child)):
         raise InputError("expected `child_run_id` to be the id of a run")
     return outputs, code, stderr
+
+
+def _answer_or_wait(server: Server, answered: Answered) -> ToolAnswer:
+    ticket_id = answered.result.get("waits_for") if isinstance(answered.result, dict) else None
+    if isinstance(ticket_id, str) and is_safe_name(ticket_id):
+        raise AgentWaits(ticket_id)
+    return _answer(server, answered)
 
 
 def _answer(server: Server, answered: Answered) -> ToolAnswer:

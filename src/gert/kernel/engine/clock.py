@@ -118,6 +118,8 @@ _SHORTEST: Final = 0.001
 
 def format_seconds(seconds: float) -> str:
     """Format seconds for an event, to the millisecond."""
+    if seconds <= 0:
+        return "0s"
     milliseconds = round(min(seconds, MAX_SECONDS) * 1000)
     return format_duration(timedelta(milliseconds=milliseconds)) if milliseconds > 0 else "0s"
 

@@ -105,12 +105,12 @@ class Planner:
 
     def plan(self, step: Step) -> Plan | None:
         """Return the plan of a step; None for a step that only directs flow."""
-        try:
-            return self._plans[id(step)]
-        except KeyError:
-            contract = self._program.contract_of(step)
-            plan = self._plans[id(step)] = self._plan(step, contract) if contract is not None else None
-            return plan
+        key = id(step)
+        if key in self._plans:
+            return self._plans[key]
+        contract = self._program.contract_of(step)
+        plan = self._plans[key] = self._plan(step, contract) if contract is not None else None
+        return plan
 
     def _plan(self, step: Step, contract: Contract) -> Plan:
         named = (step.tool, step.action) if isinstance(step, ToolStep) else (step.type, id(step))

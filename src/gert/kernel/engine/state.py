@@ -114,9 +114,13 @@ class State:
         if step_id in self.counts:
             facts = {**facts, "retry_count": self.counts[step_id]}
         own = facts_of(facts, *places)
-        record = own.overlay(given)
-        # Where no output is called as a fact is, both places read the same map.
-        self._set_records(step_id, record, record if outputs.keys().isdisjoint(facts) else given.overlay(own))
+        if own.keys().isdisjoint(given):
+            # No output is called as a fact is, so both places read the same map.
+            own.update(given)
+            own.origins.update(given.origins)
+            self._set_records(step_id, own, own)
+        else:
+            self._set_records(step_id, own.overlay(given), given.overlay(own))
 
     def set_results(self, step_id: str, results: Mapping[str, Any] | list[Any], status: str) -> None:
         """Set the results of a loop: a list, or a map by the keys of its items; `.step` also has its status."""

@@ -12,7 +12,8 @@ from gert.kernel.engine.symbolic import UNKNOWN, is_unknown
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import refs_in
-from gert.kernel.governance.contract import Contract, Parameter
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.template.values import field
 

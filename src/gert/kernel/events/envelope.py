@@ -14,11 +14,11 @@ import msgspec
 from gert.errors import TraceError
 from gert.kernel.events.catalogue import decode_payload
 from gert.kernel.events.payload import Payload, as_written, check_json, plain, said
-from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.principal import KERNEL, Principal
 from gert.kernel.foundation.text import printable
 from gert.kernel.foundation.timestamps import format_timestamp, parse_timestamp
+from gert.kernel.foundation.values import MAX_INTEGER
 
 __all__ = [
     "MAX_LINE_BYTES",

@@ -4,14 +4,13 @@ Everything that is hashed, signed or compared is first brought into this one for
 the same value produce the same bytes. The one exception is the hash chain, which hashes stored bytes.
 """
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from gert.errors import CanonicalError
-
-MAX_INTEGER = 2**53 - 1
-"""The largest integer that every JSON reader keeps exactly."""
+from gert.kernel.foundation.values import MAX_INTEGER
 
 MAX_DEPTH = 200
 """The deepest nesting that is accepted; a value that contains itself ends here too."""
@@ -47,8 +46,6 @@ def digest_value(value: object) -> str:
 
 def sha256_hex(data: bytes) -> str:
     """Return the SHA-256 of bytes in hex, as the hash chain writes it."""
-    import hashlib  # loads OpenSSL, and validation hashes nothing
-
     return hashlib.sha256(data).hexdigest()
 
 
@@ -58,8 +55,6 @@ class Hasher:
     __slots__ = ("_hash", "size")
 
     def __init__(self) -> None:
-        import hashlib
-
         self._hash = hashlib.sha256()
         self.size = 0
 

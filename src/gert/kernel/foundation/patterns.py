@@ -25,11 +25,9 @@ class Match(Protocol):
 
     def group(self, group: int | str = 0, /) -> str | None:
         """Return the text of a group; 0 is the whole match."""
-        ...
 
     def groups(self) -> tuple[str | None, ...]:
         """Return the texts of all groups."""
-        ...
 
 
 class Pattern:

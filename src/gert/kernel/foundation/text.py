@@ -23,6 +23,15 @@ def os_reason(problem: OSError) -> str:
     return (problem.strerror or str(problem)).lower()
 
 
+def is_text(text: str) -> bool:
+    """Whether a text can be written as UTF-8: it holds no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def printable(text: str) -> str:
     """Replace control, escape and bidirectional formatting characters; the number of lines does not change."""
     if text.isprintable():

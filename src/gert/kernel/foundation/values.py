@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
 from gert.errors import InputError
-from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.secret_refs import masked, without_marks
 from gert.kernel.foundation.text import number_text, visible, with_article
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
 TYPE_NAMES: tuple[TypeName, ...] = get_args(TypeName)
+
+MAX_INTEGER = 2**53 - 1
+"""The largest integer that every JSON reader keeps exactly."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+(?:\.0+)?\Z")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\Z")

@@ -12,26 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from gert.kernel.governance.parameter import PARAMETER_TYPES, Parameter, ParameterType, narrowed
-
-__all__ = [
-    "ASSERT_CONTRACT",
-    "END_CONTRACT",
-    "MANUAL_DEFAULTS",
-    "NOTHING",
-    "PARAMETER_TYPES",
-    "UNKNOWN",
-    "Contract",
-    "Declared",
-    "Parameter",
-    "ParameterType",
-    "Tags",
-    "fold_tags",
-    "manual_contract",
-    "merge",
-    "migrate",
-    "resolve",
-]
+from gert.kernel.governance.parameter import Parameter, narrowed
 
 Tags: TypeAlias = frozenset[str]
 

@@ -27,19 +27,6 @@ from gert.kernel.governance.rules import (
 )
 from gert.kernel.governance.verdict import Verdict
 
-__all__ = [
-    "ALLOWED",
-    "Approvers",
-    "Decision",
-    "RuleRef",
-    "Verdict",
-    "crossing_refusal",
-    "decide",
-    "decide_crossing",
-    "decide_outcome",
-    "reference",
-]
-
 GROUP: Final = "group:"
 
 

@@ -10,8 +10,6 @@ from gert.kernel.governance.risk import Risk, assess
 from gert.kernel.governance.rules import Policy, Subject, condition_text, ends_matching, first_failing, is_about
 from gert.kernel.governance.verdict import Verdict
 
-__all__ = ["Considered", "Explanation", "PolicyMatch", "explain"]
-
 
 class Considered(msgspec.Struct, frozen=True):
     """A rule that was evaluated; `failed` is the matcher that did not hold, or `None` if it matched.

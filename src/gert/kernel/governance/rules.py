@@ -13,23 +13,6 @@ from gert.kernel.governance.contract import Contract, Tags, fold_tags
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
 
-__all__ = [
-    "DEFAULT_APPROVAL_TIMEOUT",
-    "ContractMatch",
-    "Limits",
-    "Policy",
-    "Rule",
-    "Shadow",
-    "Subject",
-    "condition_text",
-    "ends_matching",
-    "first_failing",
-    "is_about",
-    "is_unconditional",
-    "label",
-    "shadowed",
-]
-
 DEFAULT_APPROVAL_TIMEOUT: Final = 30 * 60.0
 """The seconds for which an approval request stays open, unless a policy sets another time."""
 

@@ -8,10 +8,8 @@ from typing import Final
 
 import msgspec
 
-from gert.kernel.governance.contract import UNKNOWN, Contract, Declared, Parameter, Tags, migrate
-from gert.kernel.governance.parameter import widenings
-
-__all__ = ["Relaxation", "relaxations"]
+from gert.kernel.governance.contract import UNKNOWN, Contract, Declared, Tags, migrate
+from gert.kernel.governance.parameter import Parameter, widenings
 
 
 class Relaxation(msgspec.Struct, frozen=True):

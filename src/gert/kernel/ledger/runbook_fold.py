@@ -21,10 +21,12 @@ from gert.kernel.events.runbook import (
     RunCancelled,
     RunComplete,
     RunForked,
+    RunResumed,
     RunStart,
     StepComplete,
     StepRetry,
     StepStart,
+    StepWaiting,
 )
 
 ABANDONED: Final = "abandoned: "
@@ -61,6 +63,7 @@ class RunbookSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="runb
 
     open: calls without a result; of a run that no process drives, their outcome is unknown
     tickets: ids of open approval requests
+    waits: tickets of other runs that calls wait for, by the path of the call; no process drives the run then
     forked: the number of the `run_forked` of a rerun; calls before it were made by the run it is a rerun of
     violations, overrides: how often each kind happened at each step, as `kind step`
     """
@@ -73,6 +76,7 @@ class RunbookSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="runb
     last_type: str = ""
     open: tuple[OpenCall, ...] = ()
     tickets: tuple[str, ...] = ()
+    waits: dict[str, str] = msgspec.field(default_factory=dict)
     ended: RunbookStatus | None = None
     claimed: tuple[str, str] | None = None
     forked: int = 0
@@ -89,7 +93,17 @@ class RunbookSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="runb
         """What the run is doing, or how it ended."""
         if self.ended is not None:
             return self.ended
-        return "waiting" if self.tickets and not self.open else "running"
+        return "waiting" if self.awaited and not self.in_doubt else "running"
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The tickets that it waits for, its own and those of agents of its steps."""
+        return (*self.tickets, *self.waits.values())
+
+    @property
+    def in_doubt(self) -> tuple[OpenCall, ...]:
+        """Calls without a result that wait for no one."""
+        return tuple(call for call in self.open if call.path not in self.waits)
 
     @property
     def outcome(self) -> tuple[str, str] | None:
@@ -151,6 +165,7 @@ def _end(_: RunbookSnapshot, said: RunComplete, __: int, ___: str) -> dict[str, 
         "duration": said.duration,
         "waited": said.waited or "",
         "tickets": (),
+        "waits": {},
         "open": (),
         "failure_kind": failure.kind if failure is not None else None,
         "failure": failure.message if failure is not None else None,
@@ -174,6 +189,8 @@ _CHANGES: Final[Mapping[type[Payload], Callable[[RunbookSnapshot, Any, int, str]
     StepRetry: _retry_call,
     RunForked: lambda _, __, seq, ___: {"forked": seq},
     StepComplete: lambda snapshot, _, __, path: {"open": tuple(call for call in snapshot.open if call.path != path)},
+    StepWaiting: lambda snapshot, said, _, path: {"waits": {**snapshot.waits, path: said.ticket_id}},
+    RunResumed: lambda _, __, ___, ____: {"waits": {}},
     ApprovalSubmitted: lambda snapshot, said, _, __: (
         {"tickets": (*snapshot.tickets, said.ticket_id)} if said.method == TICKET else {}
     ),
@@ -188,6 +205,6 @@ _CHANGES: Final[Mapping[type[Payload], Callable[[RunbookSnapshot, Any, int, str]
     OutcomeResolved: lambda _, said, __, ___: {
         "claimed": (said.structured_outcome.category, said.structured_outcome.code)
     },
-    RunCancelled: lambda _, __, ___, ____: {"tickets": ()},
+    RunCancelled: lambda _, __, ___, ____: {"tickets": (), "waits": {}},
     RunComplete: _end,
 }

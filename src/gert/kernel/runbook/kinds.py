@@ -38,8 +38,6 @@ def literal(doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path, nou
 class Text(Kind):
     """Any scalar, as its source text."""
 
-    __slots__ = ("extra", "noun")
-
     def __init__(self, noun: str = "text", **extra: Any) -> None:
         self.noun = noun
         self.extra = extra
@@ -60,8 +58,6 @@ FORMS: Final[dict[str, str]] = {}
 class Word(Text):
     """A string of a fixed form: a name, a duration, one of some words. The form is checked by the schema."""
 
-    __slots__ = ()
-
     def __init__(self, noun: str = "text", **extra: Any) -> None:
         super().__init__(noun, **extra)
         if "pattern" in extra:
@@ -74,8 +70,6 @@ class Word(Text):
 
 class NameWord(Word):
     """A name, which may look like a number: `name: 2024` is the text `2024`."""
-
-    __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
         """Take the literal text; the schema checks the form of strings only, so others are checked here."""
@@ -92,8 +86,6 @@ class NameWord(Word):
 class PersonText(Text):
     """The name of a person or group: any script, without invisible characters."""
 
-    __slots__ = ()
-
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
         """Take the literal text; J01 if it has invisible characters."""
         text = super().decode(doc, node, key, value, path)
@@ -105,8 +97,6 @@ class PersonText(Text):
 class DurationWord(Word):
     """A duration. The schema checks its form; its maximum is checked here."""
 
-    __slots__ = ()
-
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
         """Take the literal text; J03 if it exceeds the maximum."""
         text = super().decode(doc, node, key, value, path)
@@ -117,8 +107,6 @@ class DurationWord(Word):
 
 class LimitWord(DurationWord):
     """A time limit, which must be greater than zero."""
-
-    __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
         """Take the literal text; J03 if it is zero."""
@@ -144,8 +132,6 @@ TIMEOUT: Final = LimitWord("a duration such as `30s`", pattern=DURATION_PATTERN,
 
 class Bool(Kind):
     """`true` or `false`."""
-
-    __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> bool:
         """Take a boolean; `yes` and `on` are text in YAML 1.2."""
@@ -177,8 +163,6 @@ def integral(value: Any) -> Any:
 class Int(Kind):
     """A whole number; its range is checked by the schema."""
 
-    __slots__ = ("extra",)
-
     def __init__(self, **extra: Any) -> None:
         self.extra = extra
 
@@ -199,8 +183,6 @@ class Int(Kind):
 class Number(Kind):
     """Any finite number."""
 
-    __slots__ = ()
-
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> float:
         """Take a number."""
         if type(value) in {int, float}:
@@ -217,8 +199,6 @@ class Number(Kind):
 class TemplateText(Text):
     """Text with `{{ }}`, parsed once, when the document is decoded."""
 
-    __slots__ = ()
-
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Parse the literal text as a template."""
         text = value if type(value) is str else literal(doc, node, key, value, path, self.noun)
@@ -231,8 +211,6 @@ class TemplateText(Text):
 
 class IntOrTemplate(Kind):
     """A whole number, or a template that renders to one."""
-
-    __slots__ = ("extra",)
 
     def __init__(self, **extra: Any) -> None:
         self.extra = extra
@@ -256,8 +234,6 @@ class IntOrTemplate(Kind):
 class Data(Kind):
     """Any value, unchanged."""
 
-    __slots__ = ()
-
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Keep the value; only numbers that JSON would change are refused."""
         if type(value) is not str:
@@ -271,8 +247,6 @@ class Data(Kind):
 
 class Templated(Kind):
     """Any value, with templates at every depth."""
-
-    __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Compile every text that contains a template."""
@@ -290,8 +264,6 @@ class Templated(Kind):
 
 class ListOf(Kind):
     """A list whose items are all of one kind."""
-
-    __slots__ = ("extra", "item")
 
     def __init__(self, item: Kind, **extra: Any) -> None:
         self.item = item
@@ -314,8 +286,6 @@ class ListOf(Kind):
 class MapOf(Kind):
     """A map with keys of the author's choosing, whose values are all of one kind."""
 
-    __slots__ = ("extra", "item")
-
     def __init__(self, item: Kind, *, keys: str | None = None) -> None:
         self.item = item
         self.extra: Schema = {"propertyNames": {"pattern": keys}} if keys else {}
@@ -336,8 +306,6 @@ class MapOf(Kind):
 
 class Nested(Kind):
     """A map that is itself a model; a function returns the model if it is not yet defined."""
-
-    __slots__ = ("_model",)
 
     def __init__(self, model: "type[Model] | Callable[[], type[Model]]") -> None:
         self._model = model
@@ -360,8 +328,6 @@ class Nested(Kind):
 
 class Choice(Kind):
     """A value that may be written as text, as a list or as a map."""
-
-    __slots__ = ("kinds", "noun")
 
     def __init__(self, noun: str, kinds: Mapping[type, Kind]) -> None:
         self.noun = noun

@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from gert.errors import PatternError
-from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.text import plain_line
-from gert.kernel.foundation.values import fits, objection
+from gert.kernel.foundation.values import MAX_INTEGER, fits, objection
 
 LONGEST_DESCRIPTION: Final = 300
 _MAX_REFERENCES: Final = 8

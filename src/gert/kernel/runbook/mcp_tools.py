@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.text import plain_line
 from gert.kernel.runbook.documents.tool import ImportedTool, Tool
 from gert.kernel.runbook.model import listing
@@ -44,6 +43,8 @@ class ServerTool(msgspec.Struct, frozen=True, kw_only=True):
 
     def digests(self) -> dict[str, str]:
         """The digest of each part that decides what a call means."""
+        from gert.kernel.foundation.canonical import digest  # hashing is not needed to validate
+
         parts = {"inputs": self.input_schema, "outputs": self.output_schema, "annotations": self.annotations}
         return {name: digest(_ENCODER.encode(part)) for name, part in parts.items()}
 

@@ -21,8 +21,6 @@ Schema = dict[str, Any]
 class Decoder:
     """Collects the findings of one document while it is decoded."""
 
-    __slots__ = ("findings",)
-
     def __init__(self) -> None:
         self.findings: list[Finding] = []
 
@@ -38,8 +36,6 @@ class Decoder:
 class Kind(ABC):
     """The kind of a field: how to decode its value, and its JSON Schema."""
 
-    __slots__ = ()
-
     @abstractmethod
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Decode `value`, which is under `key` in `node`; `path` is the path of `node`."""
@@ -51,8 +47,6 @@ class Kind(ABC):
 
 class Field:
     """One key of a model."""
-
-    __slots__ = ("default", "doc", "key", "kind", "name", "required")
 
     def __init__(self, kind: Kind, doc: str, key: str | None, default: Any, *, required: bool) -> None:
         self.kind = kind

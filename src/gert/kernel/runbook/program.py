@@ -13,10 +13,10 @@ from gert.kernel.governance.contract import (
     NOTHING,
     Contract,
     Declared,
-    Parameter,
     manual_contract,
     resolve,
 )
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.rules import ContractMatch, Limits, Policy, Rule
 from gert.kernel.governance.verdict import Verdict
@@ -97,10 +97,11 @@ class Program:
         self.runbook = runbook
         self.lookups = tools
         self.skills = skills
-        self._by_name: dict[str, ToolLookup] = {}
+        self.tool_names: dict[str, ToolLookup] = {}
+        """Declared tools by entry and by name."""
         for entry, lookup in tools.items():
-            self._by_name.setdefault(entry, lookup)
-            self._by_name.setdefault(name_of(entry), lookup)
+            self.tool_names.setdefault(entry, lookup)
+            self.tool_names.setdefault(name_of(entry), lookup)
         self._action_contracts: dict[tuple[str, str | None], Contract] = {}
         self._contracts: dict[int, Contract | None] = {}
         self._outputs: dict[int, Mapping[str, Parameter]] = {}
@@ -124,14 +125,9 @@ class Program:
                 found.setdefault(step.id, step)
         return found
 
-    @property
-    def tool_names(self) -> Mapping[str, ToolLookup]:
-        """Declared tools by entry and by name."""
-        return self._by_name
-
     def tool_of(self, step: ToolStep) -> Tool | None:
         """Return the tool of a step, if it is declared, found and valid."""
-        lookup = self._by_name.get(step.tool)
+        lookup = self.tool_names.get(step.tool)
         return lookup.tool if lookup is not None else None
 
     def action_of(self, step: ToolStep) -> tuple[str, ActionBlock] | None:

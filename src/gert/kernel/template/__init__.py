@@ -7,21 +7,3 @@ from gert.kernel.template.printer import render_text
 from gert.kernel.template.references import EACH, Reference
 from gert.kernel.template.template import Template, parse
 from gert.kernel.template.values import MISSING, Missing, truth
-
-__all__ = [
-    "EACH",
-    "MISSING",
-    "Budget",
-    "Missing",
-    "Reference",
-    "Template",
-    "compile_value",
-    "condition",
-    "evaluate",
-    "parse",
-    "render",
-    "render_text",
-    "render_value",
-    "templates_in",
-    "truth",
-]

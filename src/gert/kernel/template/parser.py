@@ -87,21 +87,6 @@ def statements_of(source: str) -> tuple[Statement, ...]:
 
 
 class _Parser:
-    __slots__ = (
-        "before",
-        "depth",
-        "end",
-        "kind",
-        "loops",
-        "opening",
-        "position",
-        "source",
-        "start",
-        "text",
-        "trimming",
-        "variables",
-    )
-
     def __init__(self, source: str) -> None:
         self.source = source
         self.position = 0  # where the next text begins

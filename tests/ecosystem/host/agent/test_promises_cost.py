@@ -177,8 +177,8 @@ class TestPoint16:
         [
             ("HEAD", ("r",), "(run_id=?)"),
             ("LINES", ("r", 5, 10), "(run_id=? AND seq>?)"),
-            ("CALLS", ("r", "k", 10), "calls_by_key (run_id=? AND key=?)"),
-            ("LAST_CALL", ("r", "k"), "calls_by_key (run_id=? AND key=?)"),
+            ("CALLS", ("r", "k", 10), "calls_by_key (run_id=? AND key>? AND key<?)"),
+            ("LAST_CALL", ("r", "k"), "calls_by_key (run_id=? AND key>? AND key<?)"),
             ("HOLDERS", ("acme", "t", "k"), "calls_by_semantic (tenant=? AND name=? AND semantic_key=?)"),
             ("SUMMARY", ("r", "a", 1), "events_by_summary (run_id=? AND summary_type=?)"),
             ("LATEST_SUMMARIES", ("r", "artifact::"), "events_by_summary (run_id=? AND summary_type>?)"),

@@ -19,12 +19,14 @@ from gert.kernel.engine.requests import (
     ToolAnswer,
 )
 from gert.kernel.events.runbook import Failure
-from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
+from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import refs_in, secret_ref
+from gert.kernel.foundation.values import MAX_INTEGER
 from gert.kernel.governance.approval import Response
-from gert.kernel.governance.contract import Contract, Parameter
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.parameter import Parameter
 
 SECRET = "hunter22"
 HIDDEN = "[REDACTED]"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ecosystem.surfaces.cli.workbench import Project, Recorded, completed, finish, of_type, until
+from tests.ecosystem.surfaces.cli.workbench import Project, Recorded, completed, finish, note, of_type, until
 from tests.ecosystem.surfaces.programs.model_server import Message, ModelServer, model_server, results
 
 PRICE = {"prompt": 1.0, "completion": 1.0}
@@ -302,6 +302,80 @@ def test_a_run_that_is_killed_while_its_agent_waits_takes_the_answer_later(
     project.gert("resume", only(project).id).ended(0)
     assert project.noted() == ["web-1", "web-1"]
     assert len(server.asked) == 3
+
+
+def test_a_detached_run_ends_its_process_while_its_agent_waits(project: Project, server: ModelServer) -> None:
+    project.write("ops.policy.yaml", ASKS)
+    project.runbook(agent(server), tools=[])
+    said = project.exec("--policy", "ops.policy.yaml", "--detach", "--json").ended(0).said
+    run_id = said["run_id"]
+    [pending] = said["pending"]
+    assert said["status"] == "waiting"
+    assert (pending["target"], pending["inputs"]) == ("restart_go", {"word": "web-1"})
+    ticket = pending["ticket_id"]
+    rows = json.loads(project.gert("run", "list", "--json").ended(0).out)
+    [row] = [each for each in rows if each["run_id"] == run_id]
+    assert (row["status"], row["tickets"]) == ("waiting", [ticket])
+    before = only(project).events()
+    assert before[-1]["type"] == "step_waiting"
+    again = project.gert("resume", run_id, "--json").ended(0).said
+    assert (again["status"], [each["ticket_id"] for each in again["pending"]]) == ("waiting", [ticket])
+    assert only(project).events() == before, "a look at a run that waits is not recorded"
+    assert len(server.asked) == 2
+    assert "waits for approval" in project.gert("rerun", "--run", run_id, "--from", "fix").ended(2).err
+    assert f"gert approve {ticket}" in project.gert("run", "show", run_id).ended(0).out
+    told = project.gert("approve", ticket, "--as", "bob").ended(0).out
+    assert f"gert resume {run_id}" in told
+    project.gert("resume", run_id).ended(0)
+    assert project.noted() == ["web-1", "web-1"]
+    assert completed(only(project).events(), "fix")["outputs"]["verdict"] == "fixed"
+    assert len(server.asked) == 3, "nothing is paid twice"
+    project.gert("run", "verify-ledger").ended(0)
+
+
+def test_a_detached_run_whose_agent_waits_can_be_abandoned(project: Project, server: ModelServer) -> None:
+    project.write("ops.policy.yaml", ASKS)
+    project.runbook(agent(server), tools=[])
+    run_id = project.exec("--policy", "ops.policy.yaml", "--detach", "--json").ended(0).said["run_id"]
+    project.gert("run", "abandon", run_id, "--reason", "not needed").ended(0)
+    rows = json.loads(project.gert("run", "list", "--json").ended(0).out)
+    assert {each["run_id"]: each["status"] for each in rows}[run_id] == "abandoned"
+    assert project.noted() == ["web-1"]
+    project.gert("run", "verify-ledger").ended(0)
+
+
+def test_beside_a_ticket_of_its_own_a_detached_run_waits_for_that_of_its_agent(
+    project: Project, server: ModelServer
+) -> None:
+    asks = json.loads(json.dumps(ASKS))
+    asks["governance"]["rules"].insert(0, {"writes": ["disk"], "action": "require-approval"})
+    project.write("ops.policy.yaml", asks)
+    project.note_tool("wipe", contract={"writes": ["disk"]})
+    inner = {"id": "own", "type": "tool", "tool": "wipe", "inputs": {"word": "web-2"}, "scope": "own"}
+    lanes = [{"label": "a", "steps": [agent(server)]}, {"label": "b", "steps": [inner]}]
+    project.runbook({"id": "both", "type": "parallel", "branches": lanes}, tools=["wipe"])
+    said = project.exec("--policy", "ops.policy.yaml", "--detach", "--json").ended(0).said
+    assert len(said["pending"]) == 2
+    for each in said["pending"]:
+        project.gert("approve", each["ticket_id"], "--as", "bob").ended(0)
+        last = project.gert("resume", said["run_id"], "--json").ended(0).said
+    assert last["status"] == "completed"
+    assert sorted(project.noted()) == ["web-1", "web-1", "web-2"]
+    assert len(server.asked) == 3
+
+
+def test_a_detached_run_waits_for_the_runbook_of_its_agent(project: Project, server: ModelServer) -> None:
+    server.script = lambda messages: {"verdict": "fixed"} if results(messages) else [("restart-pod", {"pod": "web-1"})]
+    project.write("ops.policy.yaml", ASKS)
+    step = {"id": "restart", "type": "tool", "tool": "restart", "inputs": {"word": "{{ .pod }}"}}
+    project.runbook(step, name="restart-pod", tools=["restart"], inputs={"pod": {"type": "string", "required": True}})
+    project.runbook(agent(server, tools=[], runbooks=["restart-pod.yaml"]), note("after", "x"), tools=["note"])
+    said = project.exec("--policy", "ops.policy.yaml", "--detach", "--json").ended(0).said
+    [pending] = said["pending"]
+    project.gert("approve", pending["ticket_id"], "--as", "bob").ended(0)
+    project.gert("resume", said["run_id"]).ended(0)
+    assert project.noted() == ["web-1", "x"]
+    assert len(server.asked) == 2
 
 
 def test_a_runbook_of_an_agent_outlives_a_killed_run_and_is_found_again(project: Project, server: ModelServer) -> None:

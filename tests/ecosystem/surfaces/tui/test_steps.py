@@ -6,6 +6,7 @@ import pytest
 
 from gert import run
 from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.surfaces.tui.status_line import RunState
 from gert.ecosystem.surfaces.tui.steps import StepTree, ancestors
 from gert.kernel.events.envelope import decode
 
@@ -50,7 +51,8 @@ steps:
     executed = run(str(book), trace=str(trace), state_dir=str(tmp_path / "state"))
     tree = StepTree()
     for line in trace.read_bytes().splitlines():
-        tree.fold(decode(line))
+        event = decode(line)
+        tree.fold(event, event.payload)
     shown = {node.path: node.status for node in tree.walk()}
     assert shown["both/left/l"] == "success"
     assert shown["each[0]"] == "success"
@@ -75,5 +77,20 @@ steps:
     tree = StepTree(Workspace().program(str(book)).program)
     assert tree.nodes["a"].title == "Is ‹pod› there?"
     for line in trace.read_bytes().splitlines():
-        tree.fold(decode(line))
+        event = decode(line)
+        tree.fold(event, event.payload)
     assert tree.nodes["a"].title == "Is web-1 there?"
+
+
+@pytest.mark.parametrize(
+    ("status", "is_trial", "possible"),
+    [
+        ("running", False, set()),
+        ("cut-off", False, {"advance"}),
+        ("failed", False, {"rerun"}),
+        ("completed", False, {"rerun"}),
+        ("failed", True, set()),
+    ],
+)
+def test_what_the_keys_of_a_run_can_do(status: str, is_trial: bool, possible: set[str]) -> None:
+    assert RunState(status, StepTree(), is_trial=is_trial).possible == possible

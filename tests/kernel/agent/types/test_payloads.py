@@ -38,7 +38,8 @@ from gert.kernel.events import agent
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import Envelope, encode
 from gert.kernel.events.payload import Payload
-from gert.kernel.foundation.canonical import MAX_INTEGER, sha256_hex
+from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.values import MAX_INTEGER
 from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.record import Head
 

@@ -70,6 +70,7 @@ class StepInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     """What gert says of the call.
 
+    detach: end while the agent waits for people, instead of waiting with it
     variables: those of gert that the agent needs; a program that is not this installation's own runner gets none
     """
 
@@ -84,6 +85,7 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     policies: list[str] = field(default_factory=list)
     config: str | None = None
     secrets: list[str] = field(default_factory=list)
+    detach: bool = False
     variables: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -93,6 +95,14 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     def agent_run_id(self) -> str:
         """The id of the agent's run: the same whenever this call is made, and another for every other call."""
         return f"agent-{sha256_hex(canonical([self.run_id, self.id]))[:_HEX]}"
+
+
+class StepWaits(Exception):
+    """Raised where the agent waits for people and the step does not wait with it."""
+
+    def __init__(self, ticket_id: str) -> None:
+        super().__init__(f"the agent waits for the ticket `{ticket_id}`")
+        self.ticket_id = ticket_id
 
 
 def take_variables(known: StepCall) -> None:
@@ -110,6 +120,8 @@ async def execute_agent(
     notify: Callable[[str], object],
 ) -> dict[str, Any]:
     """Run or resume the agent of a step, and return the outputs; GertError says why there is no accepted answer.
+
+    StepWaits is raised if the agent waits for people and the run is to be detached: called again, it continues.
 
     notify: called with messages for people while the step runs
     """
@@ -149,7 +161,7 @@ async def execute_agent(
             )
 
         try:
-            found = await _until_answered(work, kernel, approvals, run_id, notify)
+            found = await _until_answered(work, kernel, approvals, known, notify)
         except asyncio.CancelledError:
             await _stop(packs)
             raise
@@ -165,15 +177,20 @@ async def _until_answered(
     work: Callable[[], Awaitable[BaseModel]],
     kernel: ArtanaKernel,
     approvals: AgentApprovals,
-    run_id: str,
+    known: StepCall,
     notify: Callable[[str], object],
 ) -> BaseModel:
     """Run the agent; while a call of it waits for people, wait with it. The timeout of the step ends that."""
+    run_id = known.agent_run_id
     while True:
         try:
             return await work()
         except ApprovalRequiredError as waiting:
             ticket = waiting.ticket_id or await _ticket_of(kernel, run_id, waiting.approval_key)
+            if known.detach:
+                if not await approvals.answered(kernel.ledger, ticket):
+                    raise StepWaits(ticket) from None
+                continue
             notify(f"waits for: gert approve {ticket} (agent run {run_id}: {waiting})")
             async with approvals.listening(kernel.ledger, ticket):
                 while not await approvals.answered(kernel.ledger, ticket):

@@ -1,6 +1,5 @@
 """People who approve the tool calls of an agent: keys of the environment, groups and channels of the settings."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -118,12 +117,7 @@ class AgentApprovals:
         from gert.ecosystem.approvals.announce import Channels
 
         tickets = self._tickets(ledger)
-        view = await tickets.get(ticket_id)
-        if self._drop_box is not None:
-            problem = await asyncio.to_thread(self._drop_box.publish, view)
-            if problem is not None:
-                await tickets.note(ticket_id, f"drop box: {problem}")
-        await Channels(tickets, self._channels).announce(view)
+        await Channels(tickets, self._channels, drop_box=self._drop_box).announce(await tickets.get(ticket_id))
 
     @asynccontextmanager
     async def listening(self, ledger: Ledger, ticket_id: str) -> AsyncIterator[None]:

@@ -33,12 +33,10 @@ class Pack(Protocol):
     @property
     def middleware(self) -> KernelMiddleware | None:
         """What decides about calls, if the tools do not decide themselves."""
-        ...
 
     @property
     def secret_variables(self) -> frozenset[str]:
         """The variables that hold secrets of the tools."""
-        ...
 
     def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None, hidden: frozenset[str]) -> None:
         """Register the tools; those that a rule serializes take turns with `lock`.
@@ -46,11 +44,9 @@ class Pack(Protocol):
         database: the ledger of the kernel's runs, where other processes can open it
         hidden: the variables that hold secrets of any pack: a tool gets only those that it declares
         """
-        ...
 
     async def close(self) -> None:
         """Release what is kept between calls."""
-        ...
 
 
 class AsyncioLoop:

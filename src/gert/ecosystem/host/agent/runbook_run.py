@@ -148,7 +148,7 @@ class RunbookRun:
 
     def _interruption(self, head: Head) -> GertError:
         """Why a resumed run does not continue."""
-        tickets = head.runbook.tickets if head.runbook is not None else ()
+        tickets = head.runbook.awaited if head.runbook is not None else ()
         if not tickets:
             return RunError(
                 f"run `{self.run_id}` of `{self._tool_name}` was interrupted", hint=f"`gert run show {self.run_id}`"

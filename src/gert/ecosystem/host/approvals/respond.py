@@ -17,6 +17,7 @@ from gert.ecosystem.ledger.ids import utc_now
 from gert.errors import IntegrityError, UsageError
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.signature import Key
+from gert.kernel.foundation.text import is_text
 from gert.kernel.governance.approval import Response
 from gert.kernel.governance.approval_rules import hash_of
 
@@ -113,7 +114,5 @@ def _user() -> str:
 
 def _require_text(response: Response) -> None:
     for option, text in (("--as", response.approver), ("--reason", response.reason or "")):
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"{option} is not UTF-8 text") from None
+        if not is_text(text):
+            raise UsageError(f"{option} is not UTF-8 text")

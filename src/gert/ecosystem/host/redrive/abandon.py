@@ -31,6 +31,7 @@ from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import PLACEHOLDER
+from gert.kernel.foundation.text import is_text
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.runbook_fold import ABANDONED
 
@@ -215,10 +216,8 @@ def _reason(options: AbandonOptions) -> str:
     if not why:
         raise UsageError("`--reason` needs a reason", hint="it is recorded, and shown with the run")
     for option, text in (("--reason", why), ("--as", who)):
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"{option} is not UTF-8 text") from None
+        if not is_text(text):
+            raise UsageError(f"{option} is not UTF-8 text")
     return f"{ABANDONED}{why} (by {who})"
 
 

@@ -20,13 +20,13 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, AwaitApproval, Emit, Request
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.events.runbook import RunAdopted, RunComplete, RunForked, RunResumed, StepReconciled
+from gert.kernel.events.runbook import RunAdopted, RunComplete, RunForked, RunResumed, StepReconciled, StepWaiting
 from gert.kernel.governance.approval import Response
 from gert.kernel.governance.approval_rules import Ticket
 from gert.kernel.ledger.record import Claim
 from gert.kernel.scenario.recording import collect_requests
 
-HOST_EVENTS: Final = frozenset({RunResumed.type, RunAdopted.type, RunForked.type, StepReconciled.type})
+HOST_EVENTS: Final = frozenset(each.type for each in (RunResumed, RunAdopted, RunForked, StepReconciled, StepWaiting))
 """Events that the host writes about a run: the engine does not emit them again."""
 
 _SAME: Final = ("step_id", "status", "ticket_id", "approver", "approved", "outcome")

@@ -135,7 +135,7 @@ def _require_over(head: Head | None, words: str, *, is_running: bool) -> None:
         return
     if is_running:
         raise UsageError(f"run `{head.run_id}` is still running", hint="wait for it to end")
-    if found.tickets:
+    if found.awaited:
         raise UsageError(
             f"run `{head.run_id}` waits for approval",
             hint=f"`gert resume {head.run_id}{words}` resumes it, `gert run abandon {head.run_id}{words}` ends it",

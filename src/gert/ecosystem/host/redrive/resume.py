@@ -12,6 +12,7 @@ import msgspec
 from msgspec import field
 
 from gert.ecosystem.approvals.responses import messages_of
+from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.host.config.keys.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.machine.platform import host_name
@@ -46,6 +47,7 @@ from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.run.world.input_sources import resolvers
 from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.host.runs.find import LAST
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import InputError, IntegrityError, OutputsMissing, UsageError
@@ -199,8 +201,10 @@ async def _resume(
         reconciled = Reconciled(live.world, Sanitizer(redactor))
         timeout = _time_left(prepared, record)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
-        is_open = await _open_tickets(ledger, prepared, record.run_id, live.binding) if waits else None
-        go_live = _go_live(run_id, journal, record.lines, reconciled, options, is_open, live.knows)
+        head = await ledger.head(run_id)
+        tickets = head.runbook.waits if head is not None and head.runbook is not None else {}
+        is_open = await _open_tickets(ledger, prepared, record.run_id, live.binding, tickets) if waits else None
+        go_live = _go_live(run_id, journal, record.lines, reconciled, options, is_open, tickets, live.knows)
         journal.on_end = partial(go_live, [])
         session = Session(
             prepared=prepared,
@@ -224,6 +228,7 @@ def _go_live(
     world: Reconciled,
     options: ResumeOptions,
     is_open: Callable[[Request[Any]], bool] | None,
+    waits: Mapping[str, str],
     knows: Callable[[CallTool | CallExtension], bool] | None,
 ) -> Callable[[list[Request[Any]]], None]:
     def go_live(announced: list[Request[Any]]) -> None:
@@ -238,7 +243,7 @@ def _go_live(
         choices = reconcile_calls(announced, options.reconcile, options.reconcile_outputs, knows)
         if is_open is not None and journal.repeats and announced and all(map(is_open, announced)):
             # Everything waits as it did: an attempt to resume is not recorded.
-            raise Suspended(announced)
+            raise Suspended(announced, {ask.key: waits[ask.path] for ask in announced if ask.path in waits})
         journal.go_live()
         for choice in choices:
             journal.say(Emit(choice.event, choice.path, None))
@@ -248,21 +253,30 @@ def _go_live(
 
 
 async def _ticket(ledger: Ledger, run_id: str, named: str) -> str:
-    """The ticket that a unique prefix names; one that the run does not wait for is refused later."""
-    found = [row.ticket_id for row in await ledger.tickets("pending", run_id=run_id) if row.ticket_id.startswith(named)]
-    return found[0] if named and len(found) == 1 else named
+    """The ticket that a unique prefix names, or `last`; one that the run does not wait for is refused later."""
+    waiting = [row.ticket_id for row in await ledger.tickets("pending", run_id=run_id)]
+    found = waiting if named == LAST else [each for each in waiting if named and each.startswith(named)]
+    return found[0] if len(found) == 1 else named
 
 
 async def _open_tickets(
-    ledger: Ledger, prepared: Prepared, run_id: str, binding: Binding | None
+    ledger: Ledger, prepared: Prepared, run_id: str, binding: Binding | None, waits: Mapping[str, str]
 ) -> Callable[[Request[Any]], bool]:
-    """A predicate: whether a request waits for an open ticket that has no response yet."""
+    """A predicate: whether a request waits for an open ticket that has no response yet.
+
+    waits: tickets of agents, by the path of the step
+    """
     now = await ledger.time()
     messages = messages_of(ledger, run_id)
     received = {each.ticket_id async for each in messages if each.taken is None and each.kind == "approval"}
     drop_box = drop_box_for(prepared)
+    views = {path: await Tickets(ledger).get(ticket_id) for path, ticket_id in waits.items()}
 
     def is_open(ask: Request[Any]) -> bool:
+        if isinstance(ask, CallExtension) and ask.path in views:
+            view = views[ask.path]
+            dropped = drop_box is not None and drop_box.holds(view.id)
+            return view.status_at(now) == "pending" and not view.waiting and not dropped
         if not isinstance(ask, AwaitApproval) or ask.ticket_id in received:
             return False
         if binding is not None and binding.outdated(ask.request, ask.subject) is not None:

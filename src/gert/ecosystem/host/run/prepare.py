@@ -36,7 +36,7 @@ from gert.kernel.events.runbook import Recent, RunStart, Start
 from gert.kernel.events.started_by import NO_RUN
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
-from gert.kernel.foundation.text import has_visible, is_plain
+from gert.kernel.foundation.text import has_visible, is_plain, is_text
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.program import Program
 
@@ -316,7 +316,7 @@ def _require_sense(options: RunOptions) -> None:
     if options.record and options.mode != "real":
         raise UsageError(f"a {options.mode} has no answers of the world to record", hint="record a real run")
     for name, value in _caller_texts(options):
-        if not _is_text(value):
+        if not is_text(value):
             raise UsageError(f"{name} is not UTF-8 text")
 
 
@@ -328,11 +328,3 @@ def _caller_texts(options: RunOptions) -> Iterator[tuple[str, str]]:
         if value is not None:
             yield {"actor": "--as"}.get(name, f"--{name.replace('_', '-')}"), value
     yield from (("--policy", each) for each in options.policies)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

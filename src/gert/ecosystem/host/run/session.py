@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import ledger_arguments
@@ -27,8 +28,9 @@ from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.worlds import World
 from gert.errors import GertError, TraceError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AwaitApproval, CallExtension, CallTool, Request
+from gert.kernel.engine.requests import AwaitApproval, CallExtension, CallTool, Emit, Request
 from gert.kernel.engine.run import RunResult
+from gert.kernel.events.runbook import StepWaiting
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.ledger.port import Ledger
 
@@ -195,8 +197,7 @@ async def _drive(session: Session, relay: Relay) -> _Ended:
                 claim_of=claims_for(setup.program) if setup.mode == "real" else lambda _: None,
             )
         except Suspended as suspended:
-            pending = tuple(_pending(prepared, ask) for ask in suspended.asks)
-            return _Ended(pending=pending, interrupted=bool(pressed))
+            return _Ended(pending=await _suspend(session, suspended), interrupted=bool(pressed))
         finally:
             if watch is not None:
                 watch.cancel()
@@ -222,7 +223,33 @@ def _state_words(prepared: Prepared) -> str:
     return state_dir_argument(prepared.state, state_dir(None, root, prepared.environ))
 
 
-def _pending(prepared: Prepared, ask: Request[Any]) -> Pending:
+async def _suspend(session: Session, suspended: Suspended) -> tuple[Pending, ...]:
+    """Record which steps wait for tickets of other runs, unless nothing is new; return what the run waits for."""
+    ledger, prepared = session.opened.ledger, session.prepared
+    views: dict[str, TicketView] = {}
+    if ledger is not None:
+        views = {key: await Tickets(ledger).get(ticket_id) for key, ticket_id in suspended.tickets.items()}
+    if not session.journal.repeats:
+        for ask in suspended.asks:
+            if ask.key in views:
+                view = views[ask.key]
+                waits = StepWaiting(step_id=ask.step_id, ticket_id=view.id, run_id=view.run_id)
+                session.journal.say(Emit(waits, ask.path, None))
+        await session.journal.settle()
+    return tuple(_pending(prepared, ask, views.get(ask.key)) for ask in suspended.asks)
+
+
+def _pending(prepared: Prepared, ask: Request[Any], view: "TicketView | None") -> Pending:
+    if view is not None:
+        return Pending(
+            view.id,
+            ask.step_id,
+            ask.path,
+            _page(prepared, view.id),
+            created=view.ticket.created_at,
+            expires_at=view.ticket.expires_at,
+            request=request_document(view.ticket.request),
+        )
     if not isinstance(ask, AwaitApproval):
         return Pending("", ask.step_id, ask.path)
     return Pending(

@@ -101,7 +101,7 @@ class Entry(msgspec.Struct, kw_only=True):
     def in_doubt(self) -> tuple[OpenCall, ...]:
         """Calls without a result, of a run that no process drives."""
         found = self.head.runbook
-        return found.open if found is not None and found.ended is None and not self.is_driven else ()
+        return found.in_doubt if found is not None and found.ended is None and not self.is_driven else ()
 
     @property
     def is_trial(self) -> bool:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Final, Self
 
-from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.redrive.record import start_of
 from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.find import find_run, no_such_run, require_run_id
@@ -15,7 +16,7 @@ from gert.errors import Busy, GertError, TraceError, Unavailable
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete
 from gert.kernel.foundation.names import is_run_id
-from gert.kernel.ledger.port import OnUnreadable
+from gert.kernel.ledger.port import Ledger, OnUnreadable
 from gert.kernel.ledger.record import Head, RunFilter
 
 _MOST_LAST: Final = 64
@@ -77,6 +78,13 @@ class Runs:
         heads = self.reader.ask(lambda ledger: ledger.runs(chosen, lambda _, __: None))
         return [(head.run_id, _about(head)) for head in heads]
 
+    def open_tickets(self, prefix: str, limit: int) -> list[tuple[str, str]]:
+        """The ids of open tickets, and the run of each; only their rows are read."""
+        if not self.place.is_there or (prefix and not is_run_id(prefix)):
+            return []
+        rows = self.reader.ask(lambda ledger: ledger.tickets("pending", prefix=prefix or None, limit=limit))
+        return [(row.ticket_id, row.run_id) for row in rows]
+
     def entry(self, run_id: str) -> Entry:
         """One run; TraceError where there is none."""
         head = self.reader.head(run_id) if self.place.is_there else None
@@ -120,7 +128,13 @@ class Runs:
             entry.is_driven = self.reader.is_held(head.run_id)
             if found.tickets:
                 entry.tickets = tuple(self.reader.ask(lambda ledger: Tickets(ledger).of_run(head.run_id)))
+            for ticket_id in found.waits.values():
+                entry.tickets += (self.reader.ask(partial(_ticket, ticket_id)),)
         return entry
+
+
+async def _ticket(ticket_id: str, ledger: Ledger) -> TicketView:
+    return await Tickets(ledger).get(ticket_id)
 
 
 def _about(head: Head) -> str:

@@ -6,7 +6,8 @@ it was.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final, Self, TypeVar
 from weakref import WeakValueDictionary
@@ -88,6 +89,8 @@ class PostgresLedger(SqlLedger):
         self._attempts = max(1, max_retry_attempts)
         self._backoff = retry_backoff_seconds
         self._pool: Any = None
+        self._kept: Any = None
+        self._wanting = 0
         self._opening: asyncio.Lock | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -119,6 +122,8 @@ class PostgresLedger(SqlLedger):
 
     async def _opened(self) -> Any:
         """The pool; a broken one was given up before."""
+        if self._pool is not None:
+            return self._pool
         if self._opening is None:
             self._opening = asyncio.Lock()
         async with self._opening:
@@ -178,8 +183,34 @@ class PostgresLedger(SqlLedger):
     def _give_up(self, pool: Any) -> None:
         """Trust no connection of a pool any more; the next statement connects anew."""
         if pool is not None and self._pool is pool:
-            self._pool = None
+            self._pool = self._kept = None
             pool.terminate()
+
+    @asynccontextmanager
+    async def _connection(self, pool: Any) -> AsyncIterator[Any]:
+        """A connection of the pool; one that no other caller waits for is kept for the next statement.
+
+        To give it back and take it again costs three turns of the event loop, as much as a statement.
+        """
+        found, self._kept = self._kept, None
+        if found is not None and found.is_closed():
+            await pool.release(found)
+            found = None
+        if found is None:
+            self._wanting += 1
+            try:
+                found = await pool.acquire(timeout=self._timeout)
+            finally:
+                self._wanting -= 1
+        is_kept = False
+        try:
+            yield found
+            is_kept = self._pool is pool and self._kept is None and not self._wanting and not found.is_closed()
+        finally:
+            if is_kept:
+                self._kept = found
+            else:
+                await pool.release(found)
 
     # --- statements
 
@@ -187,7 +218,7 @@ class PostgresLedger(SqlLedger):
         async def read() -> list[tuple[Any, ...]]:
             pool = await self._opened()
             try:
-                async with pool.acquire(timeout=self._timeout) as connection:
+                async with self._connection(pool) as connection:
                     return [tuple(row) for row in await connection.fetch(statement, *values)]
             except Exception as error:
                 if is_transient(error):
@@ -224,7 +255,7 @@ class PostgresLedger(SqlLedger):
             nonlocal one
             pool = await self._opened()
             try:
-                async with pool.acquire(timeout=self._timeout) as connection:
+                async with self._connection(pool) as connection:
                     if one is not None:
                         (statement, values, batch, result), one = one, None
                         attempted.append(batch)
@@ -280,10 +311,12 @@ class PostgresLedger(SqlLedger):
         await self._listener.close()
         await self._notifier.close(_LAST_NOTICES)
         self._is_over = True
-        pool, self._pool = self._pool, None
+        pool, kept, self._pool, self._kept = self._pool, self._kept, None, None
         if pool is not None:
             try:
                 async with asyncio.timeout(self._timeout):
+                    if kept is not None:
+                        await pool.release(kept)
                     await pool.close()
             except Exception:
                 pool.terminate()

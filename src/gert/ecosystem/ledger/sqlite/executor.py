@@ -1,8 +1,8 @@
 """Runs the transactions and reads of one SQLite file beside an event loop.
 
-Transactions that wait share one commit. As long as the disk is quick they are committed on the event loop's own thread:
-one at once, and those that other callers ask for in the same turn of the loop together in the next turn. Handing work
-to a thread and back takes longer than such a commit.
+Transactions that wait share one commit. As long as the disk is quick they are committed on the event loop's own thread,
+since handing work to a thread and back takes longer than such a commit: the first at once, and those that other callers
+ask for in the same turn of the loop together in the next turn.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What every command has without declaring it: exit codes in its help, and completion of files and runs."""
+"""What every command has without declaring it: exit codes in its help, and completion of files, runs and tickets."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ def with_exit_codes(command: click.Command) -> click.Command:
 
 
 def with_completion(command: click.Command) -> click.Command:
-    """Let the shell complete files, folders and runs, as the metavar of each parameter says."""
+    """Let the shell complete files, folders, runs and tickets, as the metavar of each parameter says."""
     for param in command.params:
         found = [_COMPLETIONS[word] for word in re.findall("[A-Z]+", param.metavar or "") if word in _COMPLETIONS]
         if found and param._custom_shell_complete is None:
@@ -73,12 +73,29 @@ def _runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[
     return [*last, *(CompletionItem(run_id, help=printable(about)) for run_id, about in found)]
 
 
+def _tickets(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """The open tickets, as `_runs` has the runs."""
+    from click.shell_completion import CompletionItem
+
+    from gert.ecosystem.surfaces.cli.options import open_runs
+
+    said = ctx.params
+    try:
+        with open_runs(said.get("state_dir"), said.get("db"), said.get("dsn")) as runs:
+            found = runs.open_tickets(incomplete, MOST_RUNS)
+    except (GertError, OSError):
+        return []
+    last = [CompletionItem("last", help="what the last run waits for")] if "last".startswith(incomplete) else []
+    return [*last, *(CompletionItem(ticket_id, help=printable(run_id)) for ticket_id, run_id in found)]
+
+
 _COMPLETIONS: Final[Mapping[str, Completion]] = {
     "FILE": _files,
     "FILES": _files,
     "RUNBOOK": _files,
     "PATH": _files,
     "RUN": _runs,
+    "TICKET": _tickets,
     "DIR": _folders,
     "DIRS": _folders,
 }

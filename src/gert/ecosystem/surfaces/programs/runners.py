@@ -40,7 +40,7 @@ def agent() -> None:
     from gert.ecosystem.host.config.machine.process_setup import set_up_process
 
     set_up_process(os.environ)
-    from gert.ecosystem.host.agent.agent_step import call_of, execute_agent, take_variables
+    from gert.ecosystem.host.agent.agent_step import StepWaits, call_of, execute_agent, take_variables
 
     async def execute(step: Step) -> dict[str, Any]:
         try:
@@ -49,6 +49,9 @@ def agent() -> None:
             take_variables(call)
             step.child_run_id = call.agent_run_id
             return await execute_agent(step.inputs, step.vars, step.contract, call, os.environ, _tell)
+        except StepWaits as waiting:
+            step.waits_for = waiting.ticket_id
+            return {}
         except GertError as problem:
             raise Failed(_text(problem)) from None
 

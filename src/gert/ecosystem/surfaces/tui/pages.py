@@ -8,6 +8,7 @@ from gert.ecosystem.surfaces.tui.steps import Node, StepTree
 from gert.ecosystem.surfaces.tui.text import json_lines
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, visible_part
 from gert.kernel.foundation.text import one_line, printable
 from gert.kernel.runbook.documents.steps import Step
@@ -121,9 +122,8 @@ def pairs(rows: Iterable[tuple[str, Any]]) -> list[str]:
     return [f"{name + ':':<{width}}{value}" for name, value in listed]
 
 
-def event_summary(event: Envelope) -> list[str]:
+def event_summary(event: Envelope, said: Payload) -> list[str]:
     """The line of an event in the output, if it has one."""
-    said = event.payload
     where = printable(event.path or "")
     if isinstance(said, says.GovernanceDecision) and said.decision != "allow":
         return [f"▪ {where}: {said.decision} ({printable(said.rule or 'no rule')})"]
@@ -137,7 +137,7 @@ def event_summary(event: Envelope) -> list[str]:
     if isinstance(said, says.ApprovalResolved):
         return [f"▪ {where}: {'approved' if said.approved else 'not approved'}"]
     if isinstance(said, says.RunComplete):
-        return [f"▪ the run is {said.status}"]
+        return [f"▪ the run has ended: {said.status}"]
     return []
 
 

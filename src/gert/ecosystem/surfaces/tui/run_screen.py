@@ -29,6 +29,7 @@ from gert.ecosystem.surfaces.tui.text import event_lines
 from gert.errors import GertError, InputError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import one_line, printable
 from gert.kernel.runbook.documents.steps import ManualStep
@@ -68,6 +69,7 @@ class RunScreen(DeskScreen):
         self._rest = 0
         self._spent = time.process_time()
         self._was_over = False
+        self._is_trial = False
         self._possible: frozenset[str] = frozenset()
 
     @property
@@ -83,7 +85,7 @@ class RunScreen(DeskScreen):
     @property
     def state(self) -> RunState:
         """How the run is."""
-        return RunState(self.status, self.steps, self._tickets, by_step=self.desk.steps, advanced=self._advanced)
+        return RunState(self.status, self.steps, self._tickets, self.desk.steps, self._advanced, self._is_trial)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys vanish where the run leaves nothing to do for them."""
@@ -134,15 +136,17 @@ class RunScreen(DeskScreen):
             self._apply(update)
 
     def _apply(self, update: Update) -> None:
-        for event in update.events:
-            self.steps.fold(event)
-            if isinstance(event.payload, says.RunStart):
-                self._start = event.payload
+        said = [event.payload for event in update.events]  # each is decoded once
+        for event, payload in zip(update.events, said, strict=True):
+            self.steps.fold(event, payload)
+            if isinstance(payload, says.RunStart):
+                self._start = payload
         self._events += update.events
         del self._events[:-MOST_EVENTS]
         self.status, self._tickets = update.entry.status, update.entry.tickets
+        self._is_trial = update.entry.is_trial
         self.pane.draw()
-        self._write(update)
+        self._write(update, said)
         for note in update.notes:
             self.notify(printable(note), severity="warning", markup=False)
         self._show_objections()
@@ -154,16 +158,16 @@ class RunScreen(DeskScreen):
             self._was_over = True
             self._select_failed()
 
-    def _write(self, update: Update) -> None:
+    def _write(self, update: Update, said: list[Payload]) -> None:
         """Decisions and results, and output before the result of its step; one write an update."""
         lines: list[str] = []
         output: dict[str, list[str]] = {}
         for step, line in output_lines(update.output):
             output.setdefault(step, []).append(f"  {one_line(step, 24)} │ {line}")
-        for event in update.events:
-            if isinstance(event.payload, says.StepComplete):
+        for event, payload in zip(update.events, said, strict=True):
+            if isinstance(payload, says.StepComplete):
                 lines += output.pop(event.path or "", ())
-            lines += pages.event_summary(event)
+            lines += pages.event_summary(event, payload)
         lines += [line for rest in output.values() for line in rest]
         self.query_one("#output", OutputLog).add(lines)
 
@@ -393,7 +397,7 @@ class RunScreen(DeskScreen):
     def _next_command(self) -> str | None:
         if self.desk.is_temporary(self.place):
             return None
-        failed = self.steps.first("failed", "error")
+        failed = self.steps.first("failed", "error") if not self._is_trial else None
         rerun = f"gert rerun {self.run_id} --from '{failed.path}'" if failed is not None else ""
         command = {
             "running": f"gert logs {self.run_id} --follow",

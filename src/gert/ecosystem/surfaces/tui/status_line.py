@@ -19,6 +19,7 @@ class RunState(msgspec.Struct, frozen=True):
     """How a run is: its recorded status, its steps and the tickets that it waits for.
 
     by_step: its calls wait to be advanced, except those in `advanced`
+    is_trial: it is a run of `gert tool try`, whose runbook is no file that a rerun could read
     """
 
     status: str
@@ -26,6 +27,7 @@ class RunState(msgspec.Struct, frozen=True):
     tickets: tuple[Any, ...] = ()
     by_step: bool = False
     advanced: Collection[str] = ()
+    is_trial: bool = False
 
     @property
     def is_answered(self) -> bool:
@@ -64,7 +66,7 @@ class RunState(msgspec.Struct, frozen=True):
             "advance": bool(self.waits_for),
             "approvals": bool(self.tickets),
             "preview": any(view.ticket.request.preview is not None for view in self.tickets),
-            "rerun": self.status not in NOT_ENDED,
+            "rerun": self.status not in NOT_ENDED and not self.is_trial,
         }
         return frozenset(name for name in CONDITIONAL if found[name])
 

@@ -26,7 +26,8 @@ class StepPane(Tree[str]):
         self._drawn: dict[str, TreeNode[str]] = {}
         self._stale: dict[str, None] = {}
         self._followed: TreeNode[str] | None = None
-        self._wanted = ""
+        self.wanted = ""
+        """The words of the last search."""
 
     def plan(self, program: Program | None) -> None:
         """Show the steps that the runbook has."""
@@ -80,14 +81,14 @@ class StepPane(Tree[str]):
         named = next((node for node in self.steps.walk() if wanted in (node.path, node.name)), None)
         if named is None:
             return self.search(wanted)
-        self._wanted = wanted
+        self.wanted = wanted
         self.select(named)
         return True
 
     def search(self, wanted: str | None = None, by: int = 1) -> bool:
         """Move the cursor to the next or previous step that has these words, or those of the last search."""
-        self._wanted = wanted if wanted is not None else self._wanted
-        words = self._wanted.casefold()
+        self.wanted = wanted if wanted is not None else self.wanted
+        words = self.wanted.casefold()
         if not words:
             return True
         nodes, selected = list(self.steps.walk()), self.selected
@@ -97,8 +98,3 @@ class StepPane(Tree[str]):
         if found is not None:
             self.select(found)
         return found is not None
-
-    @property
-    def wanted(self) -> str:
-        """The words of the last search."""
-        return self._wanted

@@ -1,12 +1,14 @@
 """The steps of a run as a tree: those the runbook has, and what the events say of each. Without a screen."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.events.path import child, split
+from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.text import one_line
 from gert.kernel.runbook.documents.steps import BranchStep, GroupStep, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.program import Program
@@ -26,6 +28,7 @@ MARKS: Final = {
 WORDS: Final = {"part": "", "success": "done"}
 
 
+@dataclass(slots=True, eq=False)
 class Node:
     """A step, an arm, a lane or an iteration.
 
@@ -33,42 +36,25 @@ class Node:
     waits: what the step waits for, in words
     """
 
-    __slots__ = (
-        "began",
-        "children",
-        "complete",
-        "decision",
-        "duration",
-        "kind",
-        "name",
-        "parent",
-        "path",
-        "risk",
-        "start",
-        "status",
-        "title",
-        "total",
-        "visibility",
-        "waits",
-    )
+    path: str
+    parent: "Node | None"
+    status: str = "part"
+    children: dict[str, "Node"] = field(default_factory=dict)
+    name: str = ""
+    kind: str = ""
+    title: str = ""
+    risk: str = ""
+    duration: str = ""
+    waits: str = ""
+    total: int | None = None
+    began: datetime | None = None
+    start: says.StepStart | None = None
+    complete: says.StepComplete | None = None
+    decision: says.GovernanceDecision | None = None
+    visibility: says.VisibilityApplied | None = None
 
-    def __init__(self, path: str, parent: "Node | None", status: str = "part") -> None:
-        self.path = path
-        self.parent = parent
-        self.children: dict[str, Node] = {}
-        self.name = _name(path)
-        self.status = status
-        self.kind = ""
-        self.title = ""
-        self.risk = ""
-        self.duration = ""
-        self.waits = ""
-        self.total: int | None = None
-        self.began: datetime | None = None
-        self.start: says.StepStart | None = None
-        self.complete: says.StepComplete | None = None
-        self.decision: says.GovernanceDecision | None = None
-        self.visibility: says.VisibilityApplied | None = None
+    def __post_init__(self) -> None:
+        self.name = _name(self.path)
 
     @property
     def mark(self) -> str:
@@ -109,7 +95,8 @@ class StepTree:
         self.done = 0
         self.failed = 0
         self.current = ""
-        self._resolved: list[tuple[str, Any, str]] = []
+        self.inputs: list[tuple[str, Any, str]] = []
+        """The inputs of the run: name, value and source."""
         if program is not None:
             self._plan(program.runbook.steps, "")
             self._plan(program.runbook.finally_ or (), "")
@@ -135,9 +122,8 @@ class StepTree:
 
     # --- what happens
 
-    def fold(self, event: Envelope) -> None:
-        """Fold one event."""
-        said = event.payload
+    def fold(self, event: Envelope, said: Payload) -> None:
+        """Fold one event, which says this."""
         follow = _FOLLOW.get(type(said))
         if follow is not None:
             follow(self, event, said)
@@ -145,7 +131,7 @@ class StepTree:
     def _run_start(self, event: Envelope, said: says.RunStart) -> None:
         self.status, self.mode, self.actor = "running", said.mode, said.actor
         self.began = parse_timestamp(event.timestamp)
-        self._resolved = [(name, value, said.input_sources.get(name, "")) for name, value in said.inputs.items()]
+        self.inputs = [(name, value, said.input_sources.get(name, "")) for name, value in said.inputs.items()]
 
     def _run_resumed(self, event: Envelope, said: says.RunResumed) -> None:
         self.status = "running"
@@ -254,11 +240,6 @@ class StepTree:
     def waiting(self) -> list[Node]:
         """The steps that wait for a person."""
         return [node for node in self.open.values() if node.status == "waiting"]
-
-    @property
-    def inputs(self) -> list[tuple[str, Any, str]]:
-        """The inputs of the run: name, value and source."""
-        return self._resolved
 
 
 def ancestors(path: str) -> Iterator[str]:

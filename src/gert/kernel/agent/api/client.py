@@ -36,11 +36,9 @@ class TakesModelSteps(Protocol):
 
     async def step_model(self, **request: Any) -> StepModelResult[Any]:
         """Run a model step."""
-        ...
 
     async def start_run(self, **request: Any) -> Any:
         """Start a run."""
-        ...
 
 
 @checks_arguments

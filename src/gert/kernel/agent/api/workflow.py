@@ -57,7 +57,6 @@ class PauseAPI(Protocol):
         parent_step_key: str | None = None,
     ) -> PauseTicket:
         """Pause a run."""
-        ...
 
 
 @checks_arguments

@@ -88,25 +88,20 @@ class KernelMiddleware(Protocol):
 
     async def prepare_model(self, invocation: ModelInvocation) -> ModelInvocation:
         """Change what the model sees."""
-        ...
 
     async def before_model(self, *, run_id: str, tenant: TenantContext) -> None:
         """Refuse a model call by raising."""
-        ...
 
     async def after_model(self, *, run_id: str, tenant: TenantContext, usage: ModelUsage) -> None:
         """Account for a model call; its answer is already recorded."""
-        ...
 
     async def prepare_tool_request(
         self, *, run_id: str, tenant: TenantContext, tool_name: str, arguments_json: str
     ) -> str | PreparedToolRequest:
         """Change the arguments of a tool call, or refuse the call by raising."""
-        ...
 
     async def prepare_tool_result(self, *, run_id: str, tenant: TenantContext, tool_name: str, result_json: str) -> str:
         """Change the result that the caller sees; the tool's own result is already recorded."""
-        ...
 
 
 class PassThroughMiddleware:

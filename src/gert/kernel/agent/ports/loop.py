@@ -12,11 +12,9 @@ class Started(Protocol[T_co]):
 
     def done(self) -> bool:
         """Whether it has ended."""
-        ...
 
     def cancel(self) -> object:
         """Cancel it."""
-        ...
 
     def __await__(self) -> Generator[Any, None, T_co]: ...
 
@@ -26,12 +24,9 @@ class Loop(Protocol):
 
     async def begin(self, work: Coroutine[Any, Any, T]) -> Started[T]:
         """Start a task, and return when it has ended or first waits."""
-        ...
 
     async def all(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         """Run coroutines concurrently until all have ended; an exception is returned in place of a result."""
-        ...
 
     async def until(self, subscribe: Callable[[Callable[[], None]], None]) -> None:
         """Wait until the callback passed to `subscribe` is called."""
-        ...

@@ -6,35 +6,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_
 
 from pydantic import BaseModel
 
-from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
 from gert.kernel.agent.steps.messages import ChatMessage
-
-__all__ = [
-    "LiteLLMCompletionFn",
-    "LiteLLMResponsesFn",
-    "MaxCost",
-    "ModelAPIMode",
-    "ModelAPIModeUsed",
-    "ModelCallOptions",
-    "ModelError",
-    "ModelPermanentError",
-    "ModelPort",
-    "ModelRequest",
-    "ModelResult",
-    "ModelTimeoutError",
-    "ModelTransientError",
-    "ModelUsage",
-    "OnToken",
-    "OutputT",
-    "PricedModelPort",
-    "ReasoningEffort",
-    "StreamingModelPort",
-    "SupportsModelDump",
-    "SupportsModelDumpJSON",
-    "ToolCall",
-    "ToolDefinition",
-    "VerbosityLevel",
-]
 
 ModelAPIMode: TypeAlias = Literal["auto", "responses", "chat"]
 ModelAPIModeUsed: TypeAlias = Literal["responses", "chat"]
@@ -143,7 +115,6 @@ class ModelPort(Protocol):
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Call a model and wait for its whole answer."""
-        ...
 
 
 @runtime_checkable
@@ -156,11 +127,9 @@ class StreamingModelPort(Protocol):
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Call a model and wait for its whole answer."""
-        ...
 
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
         """Call a model and pass each piece of text to `on_token`; an exception it raises ends the call."""
-        ...
 
 
 @runtime_checkable
@@ -169,11 +138,9 @@ class PricedModelPort(Protocol):
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Call a model and wait for its whole answer."""
-        ...
 
     def max_cost_usd(self, model: str, prompt_tokens: int) -> float | None:
         """Return the most a call may cost: its prompt, and an answer as long as it may be; None if unknown."""
-        ...
 
 
 class SupportsModelDump(Protocol):
@@ -181,7 +148,6 @@ class SupportsModelDump(Protocol):
 
     def model_dump(self) -> dict[str, object]:
         """Return it as plain data."""
-        ...
 
 
 class SupportsModelDumpJSON(Protocol):
@@ -189,7 +155,6 @@ class SupportsModelDumpJSON(Protocol):
 
     def model_dump_json(self) -> str:
         """Return it as JSON text."""
-        ...
 
 
 class LiteLLMCompletionFn(Protocol):
@@ -197,7 +162,6 @@ class LiteLLMCompletionFn(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the chat completions API."""
-        ...
 
 
 class LiteLLMResponsesFn(Protocol):
@@ -205,4 +169,3 @@ class LiteLLMResponsesFn(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the Responses API."""
-        ...

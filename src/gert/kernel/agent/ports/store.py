@@ -30,23 +30,18 @@ class EventStore(Protocol):
         parent_step_key: str | None = None,
     ) -> KernelEvent:
         """Append one event; durable when this returns."""
-        ...
 
     async def get_events_for_run(self, run_id: str) -> list[KernelEvent]:
         """Return every event of a run."""
-        ...
 
     async def get_latest_run_summary(self, run_id: str, summary_type: str) -> RunSummaryPayload | None:
         """Return the newest summary of a type."""
-        ...
 
     async def verify_run_chain(self, run_id: str) -> bool:
         """Verify the chain of a run; an unknown run is an error."""
-        ...
 
     async def close(self) -> None:
         """Release the resources of the store."""
-        ...
 
 
 @runtime_checkable
@@ -63,7 +58,6 @@ class SupportsEventStreaming(Protocol):
         idle_timeout_seconds: float | None = None,
     ) -> AsyncIterator[KernelEvent]:
         """Yield the events of a run, and with `follow` also new ones."""
-        ...
 
 
 @runtime_checkable
@@ -72,7 +66,6 @@ class SupportsModelCostAggregation(Protocol):
 
     async def get_model_cost_sum_for_run(self, run_id: str) -> float:
         """Return the cost of a run's model calls."""
-        ...
 
 
 @runtime_checkable
@@ -81,7 +74,6 @@ class SupportsRunIndexing(Protocol):
 
     async def list_run_ids(self, *, tenant_id: str | None = None, since: datetime | None = None) -> list[str]:
         """Return the ids of runs, newest first."""
-        ...
 
 
 @runtime_checkable
@@ -90,19 +82,15 @@ class SupportsRunLeasing(Protocol):
 
     async def acquire_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
         """Acquire the lease of a run."""
-        ...
 
     async def renew_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
         """Renew the lease of a run."""
-        ...
 
     async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
         """Release the lease of a run."""
-        ...
 
     async def get_run_lease(self, *, run_id: str) -> RunLeaseRecord | None:
         """Return the current lease of a run."""
-        ...
 
 
 @runtime_checkable
@@ -111,13 +99,11 @@ class SupportsRunStateSnapshots(Protocol):
 
     async def get_run_state_snapshot(self, *, run_id: str) -> RunStateSnapshotRecord | None:
         """Return the state of a run."""
-        ...
 
     async def list_run_state_snapshots(
         self, *, tenant_id: str, since: datetime | None = None, status: RunStateLifecycleStatus | None = None
     ) -> list[RunStateSnapshotRecord]:
         """Return the states of a tenant's runs."""
-        ...
 
 
 @runtime_checkable
@@ -126,7 +112,6 @@ class SupportsStoreSchemaInfo(Protocol):
 
     async def get_schema_info(self) -> StoreSchemaInfo:
         """Return the backend and its schema version."""
-        ...
 
 
 @runtime_checkable
@@ -137,15 +122,12 @@ class SupportsToolPolicyAggregation(Protocol):
         self, *, tenant_id: str, tool_name: str, semantic_idempotency_key: str
     ) -> ToolSemanticOutcomeRecord | None:
         """Return the outcome of the newest call with a semantic key."""
-        ...
 
     async def get_tool_request_count_for_run(self, *, run_id: str, tool_name: str) -> int:
         """Return how often a run has called a tool."""
-        ...
 
     async def get_tool_request_count_for_tenant_since(self, *, tenant_id: str, tool_name: str, since: datetime) -> int:
         """Return how often a tenant has called a tool since a moment."""
-        ...
 
 
 class HasLedger(Protocol):
@@ -154,7 +136,6 @@ class HasLedger(Protocol):
     @property
     def ledger(self) -> Ledger:
         """Return the ledger."""
-        ...
 
 
 def ledger_of(store: EventStore | HasLedger) -> Ledger:

@@ -6,24 +6,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
-from gert.errors import ToolPermanentError, ToolTransientError, ToolUnknownOutcomeError
 from gert.kernel.agent.ports.model import ToolDefinition
 from gert.kernel.agent.types.api import ToolFingerprint
-
-__all__ = [
-    "CheckingToolPort",
-    "RegisteredTool",
-    "ToolCallable",
-    "ToolExecutionContext",
-    "ToolExecutionOutcome",
-    "ToolExecutionResult",
-    "ToolPermanentError",
-    "ToolPort",
-    "ToolReconciler",
-    "ToolRiskLevel",
-    "ToolTransientError",
-    "ToolUnknownOutcomeError",
-]
 
 ToolRiskLevel: TypeAlias = Literal["low", "medium", "high", "critical"]
 ToolExecutionOutcome: TypeAlias = Literal["success", "transient_error", "permanent_error", "unknown_outcome"]
@@ -122,27 +106,21 @@ class ToolPort(Protocol):
         sandbox_profile: str | None = None,
     ) -> None:
         """Register a function as a tool under its name, with its signature."""
-        ...
 
     async def call(self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext) -> ToolExecutionResult:
         """Call a tool and return how it ended."""
-        ...
 
     def list_for_capabilities(self, capabilities: frozenset[str]) -> list[RegisteredTool]:
         """Return the tools that a tenant with these capabilities may use, sorted by name."""
-        ...
 
     def to_tool_definitions(self, capabilities: frozenset[str]) -> list[ToolDefinition]:
         """Return the same tools as they are described to a model."""
-        ...
 
     def to_all_tool_definitions(self) -> list[ToolDefinition]:
         """Return every tool as it is described to a model."""
-        ...
 
     def capability_map(self) -> dict[str, str | None]:
         """Return the capability each tool needs, by name."""
-        ...
 
 
 class CheckingToolPort(ToolPort, Protocol):
@@ -150,22 +128,17 @@ class CheckingToolPort(ToolPort, Protocol):
 
     def validate(self, tool_name: str, arguments: BaseModel | Mapping[str, object] | str) -> str:
         """Validate arguments and return them as canonical JSON; InputError if they do not fit the tool."""
-        ...
 
     def fingerprint(self, tool_name: str) -> ToolFingerprint:
         """Return the identity of a tool."""
-        ...
 
     def arguments_model(self, tool_name: str) -> type[BaseModel]:
         """Return the pydantic model of a tool's arguments."""
-        ...
 
     def tool(self, tool_name: str) -> RegisteredTool:
         """Return a tool by name."""
-        ...
 
     async def reconcile(
         self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
         """Find out whether a call happened, without making it; None if the tool does not know."""
-        ...

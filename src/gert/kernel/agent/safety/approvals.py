@@ -23,6 +23,8 @@ from gert.kernel.ledger.build_batch import Entry
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.runbook_fold import TICKET
 
+PARENT: Final = "parent_run_id"
+"""The extension of a request that names the run whose step the agent is."""
 HUMAN: Final = "approval:human"
 CHANGED: Final = "the tool, the place of its program or the demands on an approval have changed"
 
@@ -130,6 +132,7 @@ class Approvals:
                 "tenant_id": call.tenant,
                 "step_key": call.step_key,
                 "reusable": gate.reusable,
+                **({PARENT: parent} if (parent := self._log.started_by.parent_run_id) is not None else {}),
             },
         )
         request = msgspec.structs.replace(request, request_hash=hash_of(request))

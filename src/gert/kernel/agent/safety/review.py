@@ -25,25 +25,20 @@ class Office(Protocol):
     @property
     def log(self) -> RunLog:
         """Return the record of the runs."""
-        ...
 
     @property
     def approvals(self) -> Approvals:
         """Return the approvals of people."""
-        ...
 
     @property
     def kernel(self) -> "AgentKernel":
         """Return the kernel that a critic's model is called through."""
-        ...
 
     def fingerprint(self, tool_name: str) -> ToolFingerprint | None:
         """Return the identity of a tool; None if it is not known."""
-        ...
 
     async def details(self, call: Call, arguments: Any) -> CallDetails:
         """Return what a call would do; Refused if it could not be made."""
-        ...
 
 
 class Denial(NamedTuple):

@@ -42,28 +42,3 @@ EVENTS: tuple[type[Payload], ...] = (
     WorkflowStepRequested, WorkflowStepCompleted, WorkflowStepFailed,
     ApprovalSubmitted, ApprovalResponse, ApprovalRefused, ApprovalResolved, ApprovalOutdated,
 )  # fmt: skip
-
-__all__ = [
-    "EVENTS",
-    "ContextRead",
-    "HarnessFailed",
-    "HarnessInitialized",
-    "HarnessSleep",
-    "HarnessStage",
-    "HarnessWake",
-    "ModelCompleted",
-    "ModelFailed",
-    "ModelRequested",
-    "PauseRequested",
-    "ReplayedWithDrift",
-    "ResumeRequested",
-    "RunEnded",
-    "RunReopened",
-    "RunStarted",
-    "RunSummary",
-    "ToolCompleted",
-    "ToolRequested",
-    "WorkflowStepCompleted",
-    "WorkflowStepFailed",
-    "WorkflowStepRequested",
-]

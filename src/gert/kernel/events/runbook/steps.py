@@ -96,6 +96,18 @@ class StepReconciled(Payload, frozen=True, kw_only=True):
     automatic: bool = False
 
 
+class StepWaiting(Payload, frozen=True, kw_only=True):
+    """The process that drove the run ended while the agent of a step waits for people; `gert resume` continues it.
+
+    ticket_id, run_id: the ticket, and the run that opened it: the agent, or a run that it started
+    """
+
+    type: ClassVar[str] = "step_waiting"
+    step_id: str
+    ticket_id: str
+    run_id: str
+
+
 class RedactionApplied(Payload, frozen=True, kw_only=True):
     """Secrets were masked in an answer.
 

@@ -103,5 +103,3 @@ class RunnerInDoubt(Payload, frozen=True, kw_only=True):
 
 
 EVENTS: tuple[type[Payload], ...] = (PlanCreated, PlanAuthorized, RunnerStarted, RunnerRecorded, RunnerInDoubt)
-
-__all__ = ["EVENTS", "PlanAuthorized", "PlanCreated", "RunnerInDoubt", "RunnerRecorded", "RunnerStarted"]

@@ -192,6 +192,8 @@ def _marks(spans: OpenSpans, event: Envelope, said: Payload, key: _Key) -> None:
             spans.mark(key, "break_glass", event, gert__actor=said.actor, gert__decision=said.overridden)
         case says.ContractViolation():
             spans.mark(key, "contract_violation", event, error__type=said.kind, gert__severity=said.severity)
+        case says.StepWaiting():
+            spans.mark(key, "step.waiting", event, gert__ticket__id=said.ticket_id)
         case says.StepReconciled():
             spans.mark(key, "step.reconciled", event, gert__choice=said.choice, gert__automatic=said.automatic)
         case says.BranchEnter():

@@ -3,7 +3,8 @@
 from typing import Any
 
 from gert.kernel.foundation.values import coerce_if_possible
-from gert.kernel.governance.contract import PARAMETER_TYPES, Declared, Parameter
+from gert.kernel.governance.contract import Declared
+from gert.kernel.governance.parameter import PARAMETER_TYPES, Parameter
 from gert.kernel.runbook.kinds import (
     BOOL,
     DATA,

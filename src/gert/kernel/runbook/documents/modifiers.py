@@ -38,8 +38,6 @@ class NextBlock(Model):
 class NextKind(Choice):
     """`next: id` is short for `next: {step: id}`."""
 
-    __slots__ = ()
-
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Decode either form to the long one."""
         decoded = super().decode(doc, node, key, value, path)

@@ -157,8 +157,6 @@ class _ContractStep(_ExecutingStep):
 class Inputs(dict[str, Any]):
     """Inputs by name; `texts` has the source text of scalars that are not text, for inputs declared as text."""
 
-    __slots__ = ("texts",)
-
     def __init__(
         self, values: Mapping[str, Any] = MappingProxyType({}), texts: Mapping[str, str] | None = None
     ) -> None:
@@ -168,8 +166,6 @@ class Inputs(dict[str, Any]):
 
 class InputsKind(MapOf):
     """A map of templated values that keeps their source text."""
-
-    __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Inputs:
         """Decode each value."""
@@ -246,8 +242,6 @@ class AssertStep(_ExecutingStep):
 
 class StepKind(Kind):
     """A step of the kind its `type` names."""
-
-    __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Decode by `type`; a step with a `repeat` block needs none."""

@@ -196,6 +196,18 @@ class TestCompletion:
         assert run_id in completed(project, "trace", "verify", "")
         assert completed(project, "run", "show", "--state-dir", "elsewhere", "2") == []
 
+    def test_open_tickets_of_the_chosen_ledger(self, project: Project) -> None:
+        project.note_tool("asks", contract={"writes": ["disk"]})
+        asks = {"rules": [{"writes": ["disk"], "action": "require-approval"}, {"default": "allow"}]}
+        project.runbook(note("one", tool="asks"), tools=["asks"], governance=asks)
+        ticket = project.exec("--detach", "--json").ended(0).said["pending"][0]["ticket_id"]
+        for words in (["approve"], ["reject"], ["approvals", "show"], ["resume", "--ticket"]):
+            assert completed(project, *words, "") == ["last", ticket], words
+            assert completed(project, *words, ticket[:10]) == [ticket], words
+        project.gert("approve", "last").ended(0)
+        project.gert("resume", "last", "--ticket", "last").ended(0)
+        assert completed(project, "approve", "") == ["last"]
+
     def test_a_damaged_ledger_completes_nothing(self, project: Project) -> None:
         (project.root / "runs").mkdir(parents=True)
         (project.root / "runs/ledger.db").write_text("nonsense")

@@ -72,6 +72,49 @@ def test_a_narrow_terminal_drops_the_reason_and_keeps_id_and_status(project: Pro
     assert "the disk is gone" not in terminal.screen
 
 
+def shown_at(columns: int, project: Project, *words: str, code: int = 0) -> list[str]:
+    """The lines that a command prints on a terminal of so many columns, without colours."""
+    narrow = {"COLUMNS": str(columns), "LINES": "24", "TERM": "xterm"}
+    with Terminal(project, command=words, environ=narrow) as terminal:
+        terminal.ended(code)
+    return re.sub(r"\x1b\[[0-9;]*m", "", terminal.screen).splitlines()
+
+
+def test_a_narrow_terminal_breaks_sentences_between_words_and_never_commands(project: Project) -> None:
+    said = "a rather long complaint about all the things that went wrong while nobody was looking at the disk"
+    project.tool("bad", ["sh", "-c", f"echo {said} >&2; exit 3"])
+    project.runbook(STEP, tools=["bad"])
+    project.exec().ended(3)
+    lines = shown_at(80, project, "run", "show", "last")
+    assert all(len(line) <= 80 for line in lines)
+    assert any(line.endswith(f" in runs/{project.run().id}/trace.jsonl") for line in lines)
+    because = lines.index(next(line for line in lines if line.startswith("  because:")))
+    assert lines[because + 1].startswith(" " * 15)
+    assert said in re.sub(r"\s+", " ", "\n".join(lines[because:]))
+    tried = shown_at(80, project, "tool", "try", "bad", code=3)
+    assert f"command   sh -c 'echo {said} >&2; exit 3'" in tried
+    result = tried.index(next(line for line in tried if line.startswith("result")))
+    assert len(tried[result]) <= 80
+    assert tried[result + 1].startswith(" " * 10)
+
+
+def test_a_finding_is_broken_between_words(project: Project) -> None:
+    project.write(
+        "tools/x.tool.yaml",
+        "apiVersion: tool/v0\nmeta: {name: x, binary: x}\nactions: {go: {argv: [x]}}\ncontract: {effects: [unknown]}\n",
+    )
+    lines = shown_at(80, project, "validate", "tools/x.tool.yaml")
+    assert all(len(line) <= 80 for line in lines)
+    assert any(line.startswith("    ") and "`writes`" in line for line in lines)
+
+
+def test_digests_are_short_for_people_and_whole_for_programs(project: Project) -> None:
+    project.runbook(note("one"))
+    project.exec().ended(0)
+    whole = project.gert("run", "show", "last", "--json").ended(0).said["runbook_hash"]
+    assert f"digest:      {whole[:19]}…\n" in project.gert("run", "show", "last").ended(0).out
+
+
 @pytest.mark.parametrize(
     "steps",
     [
@@ -227,6 +270,11 @@ class TestRunsOfToolTry:
         said = project.gert("outcomes", *place, "--json").ended(0).said
         assert [(each["runbook"], each["runs"]) for each in said["runbooks"]] == [("try-note-go", 1)]
         assert said["passed_over"]["trial"] == 1
+
+    def test_no_rerun_is_offered_because_their_runbook_is_no_file(self, project: Project) -> None:
+        project.tool("bad", BAD)
+        project.gert("tool", "try", "bad").ended(3)
+        assert project.gert("run", "show", "last", "--json").ended(0).said["next"] == []
 
     def test_last_names_them(self, project: Project) -> None:
         project.gert("tool", "try", "note", "go", "--input", "word=x").ended(0)

@@ -9,7 +9,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from gert.ecosystem.host.config.supported import SUPPORTED
-from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.runbook.documents.project import Config
 from gert.kernel.runbook.validate.facts import Facts, Supported
 
@@ -30,6 +29,8 @@ def host_name() -> str:
 
 def machine_id() -> str:
     """An id of this machine that does not depend on its name; the host name if the system has no id."""
+    from gert.kernel.foundation.canonical import sha256_hex  # hashing is not needed to validate
+
     for path in _MACHINE_IDS:
         try:
             with open(path) as file:

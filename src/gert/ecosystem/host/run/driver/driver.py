@@ -81,11 +81,15 @@ Gate: TypeAlias = Callable[[Request[Any]], Awaitable[int | None]]
 
 
 class Suspended(Exception):
-    """Every request that is open waits for a person; the run is on record up to there."""
+    """Every request that is open waits for a person; the run is on record up to there.
 
-    def __init__(self, asks: Iterable[Request[Any]]) -> None:
+    tickets: of other runs that requests wait for, by the key of the request
+    """
+
+    def __init__(self, asks: Iterable[Request[Any]], tickets: Mapping[str, str]) -> None:
         super().__init__("the run waits for a person")
         self.asks = tuple(asks)
+        self.tickets = tickets
 
 
 class Driver:
@@ -137,6 +141,7 @@ class Driver:
         # Requests in flight, and since when.
         self._unanswered: dict[str, float] = {}
         self._waiting: list[tuple[Lane, Request[Any]]] = []
+        self._tickets: dict[str, str] = {}
         # A requested cancellation, and one that is being delivered to lanes.
         self._wish: str | None = None
         self._reason: str | None = None
@@ -174,7 +179,7 @@ class Driver:
                     await self._ask()
                     # An answer may have come while the disk was waited for: then the run is not at its end yet.
                     if self._waiting and not self._open and not self._arrivals:
-                        raise Suspended(ask for _, ask in self._waiting)
+                        raise Suspended((ask for _, ask in self._waiting), self._tickets)
                     await self._arrived.wait()
                     self._arrived.clear()
             await self._journal.settle()
@@ -443,11 +448,13 @@ class Driver:
                         answer = msgspec.structs.replace(cut.answer, failure=Failure("cancelled", reason))
                     else:
                         raise
-        except Detached:
+        except Detached as detached:
             reason = self._reason or self._wish
             if reason is None:
                 self._open -= 1
                 self._waiting.append((lane, ask))
+                if detached.ticket_id:
+                    self._tickets[ask.key] = detached.ticket_id
                 self._arrived.set()
                 return
             # A run that is stopped does not wait for a person.

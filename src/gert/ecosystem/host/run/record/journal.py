@@ -325,8 +325,9 @@ class Journal:
             return encode(seal(self._envelope(payload, path, timestamp), self._key))
         if kind is ContractEvaluated:
             payload = self._evaluated(payload)  # type: ignore[arg-type]
+        answers = None if self._is_named else self._answers_mark()
         return encode_payload(
-            payload, head.count + 1, self._run_id, timestamp, principal, path, head.hash, answers=self._answers_mark()
+            payload, head.count + 1, self._run_id, timestamp, principal, path, head.hash, answers=answers
         )
 
     def _answers_mark(self) -> str | None:

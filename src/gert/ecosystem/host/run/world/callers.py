@@ -90,6 +90,7 @@ class Callers:
                 "run_id": run_id,
                 "folder": runners.folders[0],
                 "secrets": own,
+                "detach": prepared.options.approvals == "detach",
                 "variables": _agent_variables(prepared),
                 **_facts(prepared, started),
             },

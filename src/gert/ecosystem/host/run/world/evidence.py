@@ -43,7 +43,6 @@ class EvidenceGiver(Protocol):
 
     async def give(self, ask: CollectEvidence) -> EvidenceAnswer | None:
         """The evidence for a step; nothing where this place does not know the step."""
-        ...
 
 
 async def collect(ask: CollectEvidence, *givers: EvidenceGiver) -> EvidenceAnswer:

@@ -17,6 +17,7 @@ from gert.ecosystem.approvals.port import ApprovalProvider, StillOpen
 from gert.ecosystem.host.config.supported import CallsExtensions, CallsTools
 from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.sanitize import Sanitizer
+from gert.ecosystem.tools.extension import AgentWaits
 from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import GertError, InputError
 from gert.kernel.engine.inputs import fit
@@ -51,7 +52,14 @@ PROBED_EFFECTS: Final = frozenset({"network"})
 
 
 class Detached(Exception):
-    """Raised by a world that will not wait: the request stays open, and is put again when the run is resumed."""
+    """Raised by a world that will not wait: the request stays open, and is put again when the run is resumed.
+
+    ticket_id: what it waits for, if another run opened the ticket
+    """
+
+    def __init__(self, ticket_id: str = "") -> None:
+        super().__init__("the request waits for a person")
+        self.ticket_id = ticket_id
 
 
 class World(Protocol):
@@ -215,7 +223,10 @@ class Real:
             return ToolAnswer(failure=Failure("not_found", f"there is no runner for the extension `{ask.extension}`"))
         if ask.approval is not None and self._binding is not None:
             ask = msgspec.structs.replace(ask, approval=self._binding.here(ask.approval))
-        return await self._extensions.call(ask)
+        try:
+            return await self._extensions.call(ask)
+        except AgentWaits as waiting:
+            raise Detached(waiting.ticket_id) from None
 
     async def _submit(self, ask: SubmitApproval) -> TicketAnswer:
         if self._binding is None:

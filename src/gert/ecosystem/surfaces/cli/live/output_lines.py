@@ -51,7 +51,6 @@ class Tail:
 
     def __init__(self, length: int) -> None:
         self._lines: deque[str] = deque(maxlen=length)
-        self._length = length
         self._feeds: dict[str, LineFeed] = {}
 
     def feed(self, stream: str, text: str) -> None:

@@ -24,9 +24,52 @@ def print_lines(lines: Iterable[str]) -> None:
         print_line(line)
 
 
-def print_pair(title: str, text: str, colour: str | None = None) -> None:
-    """Print a titled line of data."""
-    print_line(f"{f'{title} '.ljust(10)}{click.style(printable(text), fg=colour)}")
+_NARROWEST: Final = 20
+_TITLE: Final = 10
+"""Columns of the title of a line."""
+
+
+def print_pair(title: str, text: str, colour: str | None = None, *, folds: bool = False) -> None:
+    """Print a titled line of data.
+
+    folds: it is a sentence, and not a command that people copy: a terminal shows it on several lines
+    """
+    shown = printable(text)
+    shown = folded(shown, _TITLE, _TITLE) if folds else shown
+    print_line(f"{f'{title} '.ljust(_TITLE)}{click.style(shown, fg=colour)}")
+
+
+def folded(text: str, before: int, indent: int) -> str:
+    """A sentence that is broken between words where a terminal would break it within one.
+
+    before: the columns before it in its first line
+    indent: the columns before it in the others
+    """
+    if not _is_terminal():
+        return text
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    lines = wrap(
+        text,
+        max(get_terminal_size().columns, indent + _NARROWEST),
+        initial_indent=" " * before,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)[before:] if lines else text
+
+
+def near_path(path: str) -> str:
+    """A path as people read it on a terminal: without the working directory, where it lies below it."""
+    if not _is_terminal():
+        return path
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):  # the working directory is gone, or on another drive
+        return path
+    return path if relative.startswith(os.pardir) else relative
 
 
 class JsonOutput:

@@ -6,7 +6,13 @@ import click
 
 from gert.ecosystem.host.config.ledger_location import ledger_arguments, ledger_name
 from gert.ecosystem.host.run.options import Executed
-from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_lines
+from gert.ecosystem.surfaces.cli.render.output import (
+    near_path,
+    plural,
+    print_error,
+    print_json,
+    print_lines,
+)
 from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 from gert.errors import Exit
 from gert.kernel.events.runbook import Outcome
@@ -55,7 +61,8 @@ def _reachable(executed: Executed) -> Iterator[str]:
 
 def _summary(executed: Executed) -> Iterator[str]:
     database = executed.database
-    where = executed.trace or (ledger_name(database) if database is not None else None)
+    trace = near_path(executed.trace) if executed.trace else None
+    where = trace or (ledger_name(database) if database is not None else None)
     recorded = f" in {printable(where)}" if where is not None else ", not recorded"
     yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
     if executed.status == "waiting":

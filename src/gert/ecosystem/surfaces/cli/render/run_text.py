@@ -13,7 +13,7 @@ from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts
 from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.row import run_row
-from gert.ecosystem.surfaces.cli.render.output import Cell, plural
+from gert.ecosystem.surfaces.cli.render.output import Cell, folded, near_path, plural
 from gert.ecosystem.surfaces.cli.render.text import (
     BAD,
     CATEGORY,
@@ -36,6 +36,8 @@ SPARE: Final = ("took", "mode", "events", "by", "why", "outcome", "started", "ru
 """Columns to drop on a narrow terminal, in this order; the id and the status are always shown."""
 
 LONGEST_WHY: Final = 60
+_SHORT_DIGEST: Final = len("sha256:") + 12
+_SENTENCES: Final = ("because", "finally", "in doubt")
 
 CHOICES: Final = get_args(Reconciliation)
 
@@ -140,15 +142,15 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     began = f"{said['started']}, {_ago(entry.started, now)}" if said["started"] else "never"
     rows = [
         ("runbook", said["runbook_name"]),
-        ("file", said["file"]),
-        ("digest", said["runbook_hash"]),
+        ("file", near_path(said["file"]) if said["file"] else None),
+        ("digest", _short(said["runbook_hash"])),
         ("started", f"{began}, by {said['actor']}" + (f" on {said['host']}" if said["host"] else "")),
         ("started by", f"run {said['parent_run_id']}" if said["parent_run_id"] else None),
         ("mode", said["mode"]),
         ("gert", said["gert_version"]),
-        ("recorded", f"{plural(entry.events, 'event')} in {entry.trace or entry.place.name}"),
-        *(("tool", f"{name} {digest}") for name, digest in (said["tool_hashes"] or {}).items()),
-        *(("policy", f"{name} {digest}") for name, digest in (said["policy_hashes"] or {}).items()),
+        ("recorded", f"{plural(entry.events, 'event')} in {near_path(entry.trace or entry.place.name)}"),
+        *(("tool", f"{name} {_short(digest)}") for name, digest in (said["tool_hashes"] or {}).items()),
+        *(("policy", f"{name} {_short(digest)}") for name, digest in (said["policy_hashes"] or {}).items()),
     ]
     yield from (_line(title, value) for title, value in rows if value)
     yield from _inputs(said)
@@ -181,7 +183,7 @@ def commands(entry: Entry) -> Iterator[str]:
         yield from (f"gert approve {view.id}{where}" for view in entry.tickets if not view.waiting)
         yield _resume(entry)
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
-    elif entry.status != "completed" and entry.started_with is not None:
+    elif entry.status != "completed" and entry.started_with is not None and not entry.is_trial:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
         yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}"
 
@@ -275,8 +277,15 @@ def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
         yield _line("glass", f"{end['break_glass']} decisions overridden")
 
 
+def _short(digest: str | None) -> str | None:
+    """As much of a digest as people compare; `--json` has all of it."""
+    return f"{digest[:_SHORT_DIGEST]}…" if digest is not None and len(digest) > _SHORT_DIGEST else digest
+
+
 def _line(title: str, value: object) -> str:
-    return f"  {clip(title, LONGEST_NAME)}:".ljust(14) + " " + clip(str(value))
+    before = f"  {clip(title, LONGEST_NAME)}:".ljust(14) + " "
+    shown = clip(str(value))
+    return before + (folded(shown, len(before), len(before)) if title in _SENTENCES else shown)
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from gert.ecosystem.host.run.observer import SilentObserver
+from gert.ecosystem.surfaces.cli.render.output import folded
 from gert.ecosystem.surfaces.cli.render.text import STATUS
 from gert.errors import TraceError
 from gert.kernel.events.envelope import Envelope, decode
@@ -32,7 +33,7 @@ def step_line(step: Mapping[str, Any]) -> str:
     failure = step.get("failure")
     why = failure["message"] if failure else step.get("reason", "") if step["status"] == "skipped" else ""
     words = [printable(step["path"]), printable(step.get("title", "")), step.get("duration", ""), one_line(why, 200)]
-    return f"  {click.style(mark, fg=colour or None)} {'  '.join(word for word in words if word)}"
+    return f"  {click.style(mark, fg=colour or None)} {folded('  '.join(word for word in words if word), 4, 6)}"
 
 
 class StepResults(SilentObserver):

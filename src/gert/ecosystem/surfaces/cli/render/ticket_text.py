@@ -1,5 +1,6 @@
 """Tickets as text: rows of a list, everything about one ticket, and the result of a response."""
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -79,6 +80,10 @@ def outcome(answered: Answered, approved: bool, words: str | None, *, is_unverif
             yield "a rejection needs no signature: it also counts without --key"
     if view.ticket.request.run_kind == "agent":
         yield "the agent takes it when it runs the step again"
+        parent = view.ticket.request.extensions.get("parent_run_id")
+        if isinstance(parent, str):
+            yield "if it is a step of a detached run, resume that with:"
+            yield f"  {printable(shlex.join(['gert', 'resume', parent]))}{printable(words)}"
     elif answered.is_decided or is_unverified:
         yield "a waiting run continues by itself; resume a detached run with:"
         yield f"  {printable(resume_command(view, words))}"

@@ -46,7 +46,8 @@ def print_tried(tried: Tried) -> None:
         print_pair(title, text)
     if tried.decision is not None:
         rule = f" by {tried.rule}" if tried.rule else ""
-        print_pair("policy", f"{tried.decision}, {tried.risk} risk{rule}", RISK_COLOURS.get(tried.risk or ""))
+        colour = RISK_COLOURS.get(tried.risk or "")
+        print_pair("policy", f"{tried.decision}, {tried.risk} risk{rule}", colour, folds=True)
     if tried.preview is not None:
         _quote("preview", tried.preview)
     elif tried.no_preview is not None:
@@ -59,11 +60,11 @@ def print_tried(tried: Tried) -> None:
         _quote("stdout", tried.stdout)
         _quote("stderr", tried.stderr)
     for at, (name, value) in enumerate(tried.outputs.items()):
-        print_pair("outputs" if at == 0 else "", f"{name} = {value_text(value)} ({_type(value)})")
+        print_pair("outputs" if at == 0 else "", f"{name} = {value_text(value) or '(empty)'} ({_type(value)})")
     for name in tried.missing:
         print_pair("", f"{name} was not found in what it printed", DOUBTFUL)
     for violation in tried.violations:
-        print_pair("contract", f"{FAILED} {violation['kind']}: {violation['message']}", BAD)
+        print_pair("contract", f"{FAILED} {violation['kind']}: {violation['message']}", BAD, folds=True)
     if tried.holds and tried.status == "success":
         print_pair("contract", f"{DONE} it gave what its contract declares", GOOD)
     print_pair("recorded", f"run {tried.run_id}")
@@ -74,7 +75,7 @@ def _result(tried: Tried) -> None:
         print_pair("result", f"{DONE} success in {tried.duration}", GOOD)
         return
     why = f": {tried.failure['message']}" if tried.failure is not None else ""
-    print_pair("result", f"{FAILED} {tried.status}{why}", BAD)
+    print_pair("result", f"{FAILED} {tried.status}{why}", BAD, folds=True)
 
 
 def _call(call: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.governance.contract import Parameter
-from gert.kernel.governance.parameter import narrowed
+from gert.kernel.governance.parameter import Parameter, narrowed
 from gert.kernel.governance.tighten import Relaxation, relaxations
 from gert.kernel.runbook.documents.contract import ContractBlock, ParameterBlock
 from gert.kernel.runbook.documents.modifiers import RetryBlock

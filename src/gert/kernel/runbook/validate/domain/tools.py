@@ -7,7 +7,8 @@ from gert.errors import GertError, PatternError
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.names import suggestion
 from gert.kernel.foundation.values import coerce
-from gert.kernel.governance.contract import Contract, Parameter
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, Severity, error, warning
 from gert.kernel.runbook.model import listing

@@ -13,7 +13,7 @@ from gert.ecosystem.host.scaffold.write_files import WrittenFiles, write_all
 from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_lines
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import is_text, printable
 
 
 @click.command(name="init", epilog="Example: gert init my-runbooks")
@@ -62,10 +62,8 @@ def command(folder: str | None, profile: Profile | None, name: str | None, force
 def _require_text(folder: str) -> None:
     if not folder:
         raise UsageError("DIR is empty", hint="pass `.` for the current folder")
-    try:
-        folder.encode()
-    except UnicodeEncodeError:
-        raise UsageError("DIR is not UTF-8 text") from None
+    if not is_text(folder):
+        raise UsageError("DIR is not UTF-8 text")
 
 
 def _name(name: str | None, folder: str) -> str:

@@ -9,7 +9,7 @@ import click
 
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.operations.validation import is_valid, passes, validation_of
-from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
+from gert.ecosystem.surfaces.cli.render.output import folded, plural, print_json, print_line
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.document import DOCUMENT_KINDS
 from gert.kernel.runbook.finding import Finding, Severity
@@ -18,6 +18,7 @@ from gert.kernel.runbook.reader import DEFAULT_LIMITS
 COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
 STDIN: Final = "-"
 WIDEST_LINE: Final = 160
+_INDENT: Final = 4
 
 
 @click.command(epilog="Example: gert validate runbooks/ tools/curl.tool.yaml --strict")
@@ -106,7 +107,8 @@ def _print_finding(each: Checked, finding: Finding) -> None:
     colour = COLOURS[finding.severity]
     place = f"{printable(each.file)}:{finding.line}:{finding.column}"
     label = click.style(f"{finding.severity.word}[{finding.rule}]", fg=colour, bold=True)
-    print_line(f"{click.style(place, bold=True)}: {label}: {printable(finding.message)}")
+    message = folded(printable(finding.message), len(f"{place}: {click.unstyle(label)}: "), _INDENT)
+    print_line(f"{click.style(place, bold=True)}: {label}: {message}")
     source = printable(each.document.tree.source_line(finding.line).replace("\t", " "))
     if source.strip():
         # A line may be megabytes long; show the part around the column.
@@ -116,7 +118,9 @@ def _print_finding(each: Checked, finding: Finding) -> None:
         before = " " * _columns(source[start : finding.column - 1])
         print_line(f"  {' ' * len(number)} | {before}{click.style('^', fg=colour, bold=True)}")
     if finding.hint:
-        print_line(f"  {' ' * len(str(finding.line))} = {click.style('hint:', fg='cyan')} {printable(finding.hint)}")
+        gutter = f"  {' ' * len(str(finding.line))} = "
+        hint = folded(printable(finding.hint), len(gutter) + len("hint: "), len(gutter) + len("hint: "))
+        print_line(f"{gutter}{click.style('hint:', fg='cyan')} {hint}")
 
 
 def _columns(text: str) -> int:

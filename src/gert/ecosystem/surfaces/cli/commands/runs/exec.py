@@ -159,7 +159,6 @@ class Begin(Protocol):
 
     def __call__(self, *, observers: list[Observer]) -> Coroutine[Any, Any, Executed]:
         """Drive the run and notify `observers`."""
-        ...
 
 
 def drive_in_view(

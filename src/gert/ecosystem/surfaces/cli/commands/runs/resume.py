@@ -17,7 +17,9 @@ CHOICES = get_args(Reconciliation)
 
 @click.command(name="resume", epilog="Example: gert resume last --reconcile restart=retry")
 @named_run
-@click.option("--ticket", metavar="TICKET", help="Resume only if the run waits for this ticket.")
+@click.option(
+    "--ticket", metavar="TICKET", help="Resume only if the run waits for this ticket; a unique prefix, or `last`."
+)
 @click.option(
     "--reconcile",
     "reconcile",

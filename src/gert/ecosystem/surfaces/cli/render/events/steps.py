@@ -61,6 +61,10 @@ def _step_reconciled(step: says.StepReconciled, about: Subject) -> Description:
     )
 
 
+def _step_waiting(step: says.StepWaiting, about: Subject) -> Description:
+    return Description(style.NOTED, f"{about.name}: its agent waits for ticket {step.ticket_id}", style.DOUBTFUL)
+
+
 def _redaction_applied(step: says.RedactionApplied, about: Subject) -> Description:
     return Description(style.NOTED, f"{about.name}: {plural(step.pattern_count, 'secret')} masked", style.QUIET)
 
@@ -98,6 +102,7 @@ STEPS: Final[Describers] = {
     says.StepComplete: _step_complete,
     says.StepRetry: _step_retry,
     says.StepReconciled: _step_reconciled,
+    says.StepWaiting: _step_waiting,
     says.RedactionApplied: _redaction_applied,
     says.VisibilityApplied: _visibility_applied,
     says.MissingKey: _missing_key,

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gert.kernel.foundation.names import did_you_mean, suggestion
-from gert.kernel.governance.contract import Contract, Parameter, resolve
+from gert.kernel.governance.contract import Contract, resolve
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.tighten import relaxations
 from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, ExtractBlock, Tool
