@@ -16,6 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BESIDE = ("examples", "CHANGELOG.md", "CONTRIBUTING.md", "Containerfile", "scripts/demo_service.py")
 """What pages link to outside docs/. A page for the start of a repository is none of the site: docs/index.md is."""
 
+REFERENCES = ("docs/json.md", "docs/operations.md")
+"""Pages with many short sections: a search would show them before the pages that explain."""
+UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
+
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
 PIPE = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
@@ -40,7 +44,8 @@ def stage(target: Path) -> list[str]:
             text = _moved(source.read_text(encoding="utf-8"), Path(name))
             # The navigation has no single decisions: a reader who finds one by searching goes on from here.
             back = "\n[All decisions](README.md)\n" if re.match(r"docs/decisions/\d", name) else ""
-            copy.write_text(text + back, encoding="utf-8")
+            front = UNSEARCHED if name in REFERENCES else ""
+            copy.write_text(front + text + back, encoding="utf-8")
         else:
             shutil.copyfile(source, copy)
     for folder in [path for path in (target / "examples").rglob("*") if path.is_dir()]:
@@ -60,7 +65,8 @@ def _list_files(folder: Path) -> None:
     rows = [
         f"- [`{each.name}`]({each.name}{'/README.md' if each.is_dir() else ''})" for each in sorted(folder.iterdir())
     ]
-    page.write_text(f"# {folder.name}\n\n" + "\n".join(rows) + "\n\n[Up](../README.md)\n", encoding="utf-8")
+    listing = "\n".join([f"# {folder.name}\n", *rows, "\n[Up](../README.md)\n"])
+    page.write_text(UNSEARCHED + listing, encoding="utf-8")
 
 
 def in_site(path: Path) -> Path:

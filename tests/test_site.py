@@ -1,5 +1,6 @@
 """The site builds from the docs, leads nowhere wrong, and loads nothing from elsewhere."""
 
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -117,6 +118,12 @@ def test_no_page_shows_markdown_or_html_as_text(built: Path, pages: dict[Path, P
         if raw.search(text)
     }
     assert shown == set()
+
+
+def test_a_search_finds_pages_that_explain(built: Path) -> None:
+    found = {each["location"].partition("#")[0] for each in json.loads((built / "search.json").read_bytes())["items"]}
+    assert {"approvals.html", "resuming.html", "tutorial.html"} <= found
+    assert {each for each in found if each in ("json.html", "operations.html") or "/scenarios/" in each} == set()
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
