@@ -14,7 +14,7 @@ from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.fork import Fork, StepName, fork_at
-from gert.ecosystem.host.redrive.record import Record, RecordedRun, load_record
+from gert.ecosystem.host.redrive.recorded_run import Record, RecordedRun, load_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.driver.signals import Relay
