@@ -54,12 +54,12 @@ class ProcessTable:
 
 
 def clock() -> float:
-    """The time that `Entry.started` is measured in."""
+    """The time that `ProcessInfo.started` is measured in."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 def listed_at(moment: float) -> float:
-    """What `Entry.started` says of a process that starts at a moment: the system counts whole ticks."""
+    """What `ProcessInfo.started` says of a process that starts at a moment: the system counts whole ticks."""
     return int(moment * _TICKS) / _TICKS
 
 

@@ -22,7 +22,7 @@ class Answered(msgspec.Struct, frozen=True):
     greeting: Any = None
 
 
-class _Entry:
+class _Slot:
     """One server.
 
     child: the process that is called
@@ -43,7 +43,7 @@ class Servers:
     """A pool of servers."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _Slot] = {}
         self._children: set[ChildPeer] = set()
         self._is_closed = False
 
@@ -73,7 +73,7 @@ class Servers:
         """Return what gives, later, all that a server has printed on standard error from now on."""
         return self._printed(self._entry(name))
 
-    def _printed(self, entry: _Entry) -> Callable[[], str]:
+    def _printed(self, entry: _Slot) -> Callable[[], str]:
         before = entry.latest
         began = before.stderr.position if before is not None else 0
 
@@ -94,19 +94,19 @@ class Servers:
         for child in self._children:
             child.kill()
 
-    def _entry(self, name: str) -> _Entry:
+    def _entry(self, name: str) -> _Slot:
         entry = self._entries.get(name)
         if entry is None:
-            entry = self._entries[name] = _Entry()
+            entry = self._entries[name] = _Slot()
         return entry
 
-    async def _call(self, entry: _Entry, server: Server, method: str, params: Any, timeout: float | None) -> Answered:
+    async def _call(self, entry: _Slot, server: Server, method: str, params: Any, timeout: float | None) -> Answered:
         printed = self._printed(entry)
         child = await self._running(entry, server)
         result = await child.call(method, params, timeout=timeout)
         return Answered(result, printed(), child.greeting)
 
-    async def _running(self, entry: _Entry, server: Server) -> ChildPeer:
+    async def _running(self, entry: _Slot, server: Server) -> ChildPeer:
         """Return the running server, after starting it if necessary."""
         child = entry.child
         if child is not None and child.is_usable and child.program == server.command.program:
@@ -129,7 +129,7 @@ class Servers:
             entry.child = child
             return child
 
-    def _count(self, entry: _Entry, problem: RpcError) -> None:
+    def _count(self, entry: _Slot, problem: RpcError) -> None:
         """Count a crash; calls at the same time that fail because of it count once."""
         if entry.latest is not None and entry.latest.has_failed and entry.latest is not entry.counted:
             entry.counted = entry.latest

@@ -17,8 +17,8 @@ from gert.errors import Refused
 from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import refs_in, reveal
 from gert.kernel.runbook.documents.skill import HttpBlock, Skill
+from gert.kernel.runner.execution_record import Isolation
 from gert.kernel.runner.plan import Plan
-from gert.kernel.runner.record import Isolation
 from gert.kernel.runner.request import (
     HttpRequest,
     body_bytes,

@@ -22,8 +22,8 @@ from gert.kernel.foundation.canonical import canonical
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.governance.network import read_address, read_network
 from gert.kernel.runbook.documents.runner import RunnerBlock
+from gert.kernel.runner.execution_record import ExecutionRecord, Isolation, record_bytes
 from gert.kernel.runner.exit_codes import RunnerExit, exit_after_start, exit_before_start
-from gert.kernel.runner.record import ExecutionRecord, Isolation, record_bytes
 
 _STOP_GRACE: Final = 5.0
 """Seconds that an execution has to end after it was stopped."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gert.ecosystem.runners.gateway import Exchange
 from gert.kernel.foundation.text import printable
-from gert.kernel.runner.record import ExecutionRecord
+from gert.kernel.runner.execution_record import ExecutionRecord
 
 _LONGEST = 200
 

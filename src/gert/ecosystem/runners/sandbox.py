@@ -20,7 +20,7 @@ from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.documents.skill import ProgramBlock
 from gert.kernel.runbook.program import SkillLookup
-from gert.kernel.runner.record import Isolation
+from gert.kernel.runner.execution_record import Isolation
 
 SOCKET: Final = "/run/gert/gateway.sock"
 """Where a program finds the gateway."""

@@ -18,8 +18,8 @@ from gert.kernel.runbook.documents.runner import RunnerBlock
 from gert.kernel.runbook.documents.skill import SecretsPolicy, Skill
 from gert.kernel.runbook.program import SkillLookup
 from gert.kernel.runner.authorization import Authorization, check_authorization, check_expiry, read_authorization
+from gert.kernel.runner.execution_record import ExecutionRecord
 from gert.kernel.runner.plan import Plan, check_dispatched, check_skill, read_plan
-from gert.kernel.runner.record import ExecutionRecord
 from gert.kernel.runner.registry import admit, allow_secret, capabilities_digest, lacks
 
 STEPS: Final = (

@@ -45,15 +45,8 @@ class Extensions:
     """Calls the runners of one run; each is started on first use and reused.
 
     runners: finds the program of an extension
-<<<<<<< HEAD
-    environment, own, withheld: the environment of gert, the secrets that the runbook declares, and all declared ones
-    working: the folder runners run in
-    call: what the runner for agents receives about the run, with variables of gert: it is gert itself
-=======
     own: the secrets that the runbook declares
-    own_environment: gert's own variables, for the runner for agents alone: it is gert itself
-    call: what that runner receives about the run
->>>>>>> small
+    call: what the runner for agents receives about the run, with variables of gert: it is gert itself
     """
 
     def __init__(
@@ -62,14 +55,7 @@ class Extensions:
         *,
         runners: Runners,
         own: Iterable[str],
-<<<<<<< HEAD
-        withheld: frozenset[str],
-        working: str,
         call: Callable[[], Mapping[str, Any]] = dict,
-=======
-        own_environment: Mapping[str, str] = MappingProxyType({}),
-        call: Mapping[str, Any] = MappingProxyType({}),
->>>>>>> small
     ) -> None:
         self._calls = calls
         self._call = call
@@ -130,13 +116,8 @@ class Extensions:
                 name=program_name(extension),
                 program=program,
                 arguments=(),
-<<<<<<< HEAD
                 environment={**self._environment, **self._calls.marks(name)},
-                folder=self._working,
-=======
-                environment={**own, **self._environment, **self._calls.marks(name)},
                 folder=self._calls.context.working,
->>>>>>> small
             ),
             redactor=self._calls.redactor,
             greet=lambda peer: initialize(peer, title),

@@ -8,7 +8,7 @@ import pytest
 from tests.kernel.events.traces import trace
 from tests.stored_runs import store_run
 
-from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.place import Place, place_for
 from gert.errors import TraceError, UsageError
@@ -82,7 +82,7 @@ def test_what_is_not_one_run(start: str, says: str, hint: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("moment", ["yesterday", "2026-02-28T14:30:00", "9999-12-31T23:59:59-12:00"])
 def test_a_time_that_cannot_be_read_is_none(moment: str, tmp_path: Path) -> None:
-    assert Entry(place=Place(str(tmp_path)), head=Head(RUN, started_at=moment)).started is None
+    assert ListedRun(place=Place(str(tmp_path)), head=Head(RUN, started_at=moment)).started is None
 
 
 def test_a_place_that_is_not_there(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.ecosystem.surfaces.cli.workbench import PATIENCE, Project, Recorded, 
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.host.config.policies import Floor, floor_for
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.redrive.record import start_of
+from gert.ecosystem.host.redrive.recorded_run import start_of
 from gert.ecosystem.host.run.driver.driver import Driver
 from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer, now, read_answers
 from gert.ecosystem.host.run.world.console import Console

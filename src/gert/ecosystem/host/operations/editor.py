@@ -14,7 +14,7 @@ from gert.ecosystem.host.background.messages import Sender, advance_run, give_ev
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.operations.documents import RunbookPath
 from gert.ecosystem.host.operations.runs import MOST_LINES, RunId
-from gert.ecosystem.host.runs.entry import STATUSES
+from gert.ecosystem.host.runs.listed_run import STATUSES
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.host.shapes.approvals import AnsweredTicket, TicketList

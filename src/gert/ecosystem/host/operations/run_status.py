@@ -10,7 +10,7 @@ from gert.kernel.events.runbook import RunComplete, StepComplete, StepStart
 from gert.kernel.foundation.text import one_line
 
 if TYPE_CHECKING:
-    from gert.ecosystem.host.runs.entry import Entry
+    from gert.ecosystem.host.runs.listed_run import ListedRun
     from gert.ecosystem.host.runs.listing import Runs
 
 _AFTER: Final = 20
@@ -45,7 +45,7 @@ class ProgressReader:
         self._running: dict[str, StepStart] = {}
         self._last: list[StepResult] = []
 
-    def read(self, entry: "Entry") -> Progress:
+    def read(self, entry: "ListedRun") -> Progress:
         """How far the run is now."""
         for line in self._runs.follow(entry, self._seen).lines():
             self._seen += 1
@@ -73,7 +73,7 @@ def _step(path: str, said: StepComplete) -> StepResult:
     return step
 
 
-def status_of(entry: "Entry", progress: Progress, *, has_keys: bool) -> RunDocument:
+def status_of(entry: "ListedRun", progress: Progress, *, has_keys: bool) -> RunDocument:
     """The status of a run; waiting and failed are results, not errors."""
     found = entry.head.runbook
     status, waiting = _waiting(entry, progress)
@@ -117,7 +117,7 @@ def _bounded(value: Any) -> Any:
     return value if len(text) <= _MOST_TEXT else {"cut": text[:_MOST_TEXT], "characters": len(text)}
 
 
-def _waiting(entry: "Entry", progress: Progress) -> tuple[str, Waiting | None]:
+def _waiting(entry: "ListedRun", progress: Progress) -> tuple[str, Waiting | None]:
     """The status, and what the run waits for where it waits."""
     if entry.tickets:
         ticket = entry.tickets[0]

@@ -19,7 +19,7 @@ from gert.kernel.runbook.documents.runbook import Runbook
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.run.options import Executed, RunOptions
-    from gert.ecosystem.host.runs.entry import Entry
+    from gert.ecosystem.host.runs.listed_run import ListedRun
     from gert.ecosystem.host.runs.listing import Runs
 
 MOST_WAIT: Final = 20
@@ -213,7 +213,7 @@ def _open(access: Access) -> "Runs":
     return Runs(access.place)
 
 
-def _entry(access: Access, runs: "Runs", run_id: str) -> "Entry":
+def _entry(access: Access, runs: "Runs", run_id: str) -> "ListedRun":
     """A run of a runbook below the root; any other is unknown to the caller."""
     try:
         entry = runs.whole_entry(runs.find(run_id))
@@ -339,7 +339,7 @@ async def cancel(access: Access, said: Cancel) -> RunDocument:
     return await _status(access, entry.run_id, 5, no_progress)
 
 
-def _require_own(entry: "Entry", access: Access) -> None:
+def _require_own(entry: "ListedRun", access: Access) -> None:
     """Refuse a run of another principal: it has other policies than those which bind this caller."""
     started: Any = entry.start.payload if entry.start is not None else None
     if access.caller is not None and (started is None or started.principal != access.caller):

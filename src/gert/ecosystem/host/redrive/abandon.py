@@ -18,7 +18,7 @@ from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.settings import Settings
 from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.config.telemetry import export_for
-from gert.ecosystem.host.redrive.record import Record, RecordedRun, find_recorded, load_record, open_driven
+from gert.ecosystem.host.redrive.recorded_run import Record, RecordedRun, find_recorded, load_record, open_driven
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, Then, approval_check, redrive
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.driver.clock import RunClock

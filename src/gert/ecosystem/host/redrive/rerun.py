@@ -12,7 +12,7 @@ from gert.ecosystem.host.config.ledger_location import masking_password, open_le
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.fork import Fork, StepName, fork_at
-from gert.ecosystem.host.redrive.record import Record, RedriveOptions, load_record
+from gert.ecosystem.host.redrive.recorded_run import Record, RedriveOptions, load_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.driver.signals import Relay

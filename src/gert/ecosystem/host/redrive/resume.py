@@ -24,7 +24,7 @@ from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, reconcile_calls, require_ended
-from gert.ecosystem.host.redrive.record import (
+from gert.ecosystem.host.redrive.recorded_run import (
     Opened,
     Record,
     RedriveOptions,

@@ -21,7 +21,7 @@ from gert.kernel.runbook.documents.runbook import Runbook
 _RUNBOOKS = (".yaml", ".yml")
 
 
-class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ListedProvider(msgspec.Struct, frozen=True, kw_only=True):
     """A configured provider.
 
     program: the file that is started; None where it is not found, and `problem` says why
@@ -47,7 +47,7 @@ class InputResult(msgspec.Struct, frozen=True, kw_only=True):
     problem: InputProblem | None = None
 
 
-def list_providers(config: str | None, environ: Mapping[str, str]) -> list[ProviderEntry]:
+def list_providers(config: str | None, environ: Mapping[str, str]) -> list[ListedProvider]:
     """The providers that are configured for the working folder."""
     providers = _settings(os.getcwd(), config, environ).providers
     return [_entry(provider, environ) for provider in providers.values()]
@@ -77,9 +77,9 @@ def _settings(
     return settings_for(workspace or Workspace(), folder, config, environ)
 
 
-def _entry(provider: Provider, environ: Mapping[str, str]) -> ProviderEntry:
+def _entry(provider: Provider, environ: Mapping[str, str]) -> ListedProvider:
     found = find_provider(provider, environ)
-    return ProviderEntry(
+    return ListedProvider(
         name=provider.name,
         binary=provider.block.binary,
         program=found if isinstance(found, str) else None,

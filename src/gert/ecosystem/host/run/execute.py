@@ -19,7 +19,7 @@ from gert.ecosystem.host.config.state_dir import new_run_id
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.embedding.ports import Parts
-from gert.ecosystem.host.redrive.record import open_record
+from gert.ecosystem.host.redrive.recorded_run import open_record
 from gert.ecosystem.host.run.driver.control import Control
 from gert.ecosystem.host.run.driver.signals import Relay
 from gert.ecosystem.host.run.observer import Observer

@@ -14,7 +14,7 @@ from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import ledger_arguments
 from gert.ecosystem.host.config.settings import notices_for
 from gert.ecosystem.host.config.state_dir import state_dir, state_dir_argument
-from gert.ecosystem.host.redrive.record import Opened, load_record
+from gert.ecosystem.host.redrive.recorded_run import Opened, load_record
 from gert.ecosystem.host.redrive.redrive import Then, approval_check, redrive
 from gert.ecosystem.host.run.driver.clock import RunClock
 from gert.ecosystem.host.run.driver.control import Control

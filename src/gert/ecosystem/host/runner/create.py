@@ -24,8 +24,8 @@ from gert.errors import Refused
 from gert.kernel.governance.contract import resolve
 from gert.kernel.governance.decide import Decision, decide
 from gert.kernel.runner.authorization import encode_authorization
+from gert.kernel.runner.execution_record import ExecutionRecord
 from gert.kernel.runner.plan import MAX_PLAN_BYTES, Order, Plan, plan_bytes
-from gert.kernel.runner.record import ExecutionRecord
 from gert.kernel.runner.registry import admit, route
 
 

@@ -13,8 +13,8 @@ from gert.errors import Refused
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runner import RunnerRecorded
 from gert.kernel.ledger.port import Ledger
+from gert.kernel.runner.execution_record import ExecutionRecord, read_record
 from gert.kernel.runner.plan import Plan, plan_digest
-from gert.kernel.runner.record import ExecutionRecord, read_record
 
 State = Literal["unspent", "running", "recorded", "in-doubt"]
 

@@ -24,8 +24,8 @@ from gert.kernel.foundation.canonical import digest
 from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Head, RunFilter
+from gert.kernel.runner.execution_record import record_bytes
 from gert.kernel.runner.plan import STATE, Plan
-from gert.kernel.runner.record import record_bytes
 
 Word = Literal["done", "unspent", "running", "in doubt"]
 _WORDS: Final[dict[str, Word]] = {

@@ -23,9 +23,9 @@ from gert.kernel.governance.decide import decide
 from gert.kernel.governance.rules import Policy
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runner.authorization import Grant, authorize
+from gert.kernel.runner.execution_record import ExecutionRecord
 from gert.kernel.runner.exit_codes import is_refusal
 from gert.kernel.runner.plan import Order, Plan, make_plan
-from gert.kernel.runner.record import ExecutionRecord
 
 MAX_ATTEMPTS = 100
 

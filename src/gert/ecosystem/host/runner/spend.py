@@ -19,8 +19,8 @@ from gert.kernel.foundation.names import is_run_id
 from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Head, Holder, Written
+from gert.kernel.runner.execution_record import ExecutionRecord
 from gert.kernel.runner.plan import STATE, plan_data
-from gert.kernel.runner.record import ExecutionRecord
 
 
 def marker_of(plan_id: str) -> str:

@@ -35,6 +35,7 @@ from gert.kernel.ledger.port import Ledger
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 from gert.kernel.runner.authorization import Grant, authorize
+from gert.kernel.runner.execution_record import ExecutionRecord
 from gert.kernel.runner.plan import (
     DEFAULT_TTL,
     Order,
@@ -46,7 +47,6 @@ from gert.kernel.runner.plan import (
     plan_digest,
     plan_id_of,
 )
-from gert.kernel.runner.record import ExecutionRecord
 from gert.kernel.runner.registry import capabilities_digest, route
 
 if TYPE_CHECKING:

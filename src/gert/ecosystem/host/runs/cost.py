@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.listing import Runs
 from gert.errors import TraceError
 from gert.kernel.events.agent import ModelCompleted, ModelFailed
@@ -35,14 +35,14 @@ class CostRow(msgspec.Struct, kw_only=True):
     unpriced: int | None = None
 
 
-def cost_report(runs: Runs, entries: Iterable[Entry], by: By) -> list[CostRow]:
+def cost_report(runs: Runs, entries: Iterable[ListedRun], by: By) -> list[CostRow]:
     """Return the cost of agent runs, the highest first."""
     agents = (entry for entry in entries if entry.kind == "agent")
     rows = _by_model(runs, agents) if by == "model" else _by_head(agents, by)
     return sorted(rows, key=lambda row: (-row.cost_usd, row.name, row.tenant or ""))
 
 
-def _by_head(entries: Iterable[Entry], by: By) -> list[CostRow]:
+def _by_head(entries: Iterable[ListedRun], by: By) -> list[CostRow]:
     """Sum what each run knows about itself; no event is read."""
     rows: dict[tuple[str, str | None], CostRow] = {}
     for entry in entries:
@@ -55,7 +55,7 @@ def _by_head(entries: Iterable[Entry], by: By) -> list[CostRow]:
     return list(rows.values())
 
 
-def _by_model(runs: Runs, entries: Iterable[Entry]) -> list[CostRow]:
+def _by_model(runs: Runs, entries: Iterable[ListedRun]) -> list[CostRow]:
     rows: dict[str, CostRow] = {}
     for entry in entries:
         seen: set[str] = set()
@@ -75,7 +75,7 @@ def _by_model(runs: Runs, entries: Iterable[Entry]) -> list[CostRow]:
     return list(rows.values())
 
 
-def _model_ends(runs: Runs, entry: Entry) -> Iterator[ModelCompleted | ModelFailed]:
+def _model_ends(runs: Runs, entry: ListedRun) -> Iterator[ModelCompleted | ModelFailed]:
     for line in runs.lines(entry):
         if any(mark in line for mark in _ENDS):
             try:

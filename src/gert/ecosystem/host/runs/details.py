@@ -5,8 +5,8 @@ The models of the agent kernel are imported only for agent runs.
 
 from typing import Any, Final
 
-from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.ledger_reader import LedgerReader
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.shapes.reports import SummaryRow
 from gert.ecosystem.host.shapes.runs import RunStatus
 from gert.errors import TraceError
@@ -17,7 +17,7 @@ from gert.kernel.foundation.lenient_json import json_or
 MOST_SUMMARIES: Final = 20
 
 
-def status_facts(entry: Entry) -> RunStatus:
+def status_facts(entry: ListedRun) -> RunStatus:
     """The status of a run, in the same form for every kind of run."""
     return {
         "run_id": entry.run_id,
@@ -33,7 +33,7 @@ def status_facts(entry: Entry) -> RunStatus:
     }
 
 
-def agent_facts(entry: Entry) -> dict[str, Any]:
+def agent_facts(entry: ListedRun) -> dict[str, Any]:
     """The explanation of an agent run from its head, without reading events."""
     if entry.kind != "agent":
         return {}
@@ -106,13 +106,13 @@ def _iso(timestamp: str | None) -> str | None:
         return timestamp
 
 
-def _blocked_on(entry: Entry) -> str | None:
+def _blocked_on(entry: ListedRun) -> str | None:
     if entry.head.agent is not None:
         return entry.head.agent.blocked_on
     return f"approval:{entry.tickets[0].id}" if entry.tickets else None
 
 
-def _failure_reason(entry: Entry) -> str | None:
+def _failure_reason(entry: ListedRun) -> str | None:
     if entry.head.agent is not None:
         return entry.head.agent.failure_reason if entry.status == "failed" else None
     if entry.head.runner is not None:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Final, Self
 
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
-from gert.ecosystem.host.redrive.record import start_of
-from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.redrive.recorded_run import start_of
 from gert.ecosystem.host.runs.find import find_run, no_such_run, require_run_id
 from gert.ecosystem.host.runs.ledger_reader import Follower, LedgerReader
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.place import Place
 from gert.errors import Busy, GertError, TraceError, Unavailable
 from gert.kernel.events.envelope import decode
@@ -45,7 +45,7 @@ class Runs:
         since: datetime | None = None,
         tenant: str | None = None,
         on_unreadable: OnUnreadable = lambda _, __: None,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[ListedRun]:
         """The runs that started since a time, the last written first.
 
         on_unreadable: called for each run that cannot be read
@@ -85,14 +85,14 @@ class Runs:
         rows = self.reader.ask(lambda ledger: ledger.tickets("pending", prefix=prefix or None, limit=limit))
         return [(row.ticket_id, row.run_id) for row in rows]
 
-    def entry(self, run_id: str) -> Entry:
+    def entry(self, run_id: str) -> ListedRun:
         """One run; TraceError where there is none."""
         head = self.reader.head(run_id) if self.place.is_there else None
         if head is None:
             raise TraceError(f"there is no run `{run_id}` in `{self.place.name}`")
         return self._entry(head)
 
-    def whole_entry(self, run_id: str) -> Entry:
+    def whole_entry(self, run_id: str) -> ListedRun:
         """One run with its last event, where it has ended."""
         entry = self.entry(run_id)
         if entry.kind == "runbook" and entry.head.runbook is not None and entry.head.runbook.ended is not None:
@@ -101,20 +101,20 @@ class Runs:
                 entry.end = next((event for event in map(decode, last) if event.type == RunComplete.type), None)
         return entry
 
-    def lines(self, entry: Entry) -> Iterator[bytes]:
+    def lines(self, entry: ListedRun) -> Iterator[bytes]:
         """Its lines, without line breaks."""
         return self.follow(entry).lines()
 
-    def follow(self, entry: Entry, since: int = 0) -> Follower:
+    def follow(self, entry: ListedRun, since: int = 0) -> Follower:
         """Its lines after a number, and later those that have come since."""
         return Follower(entry.run_id, self.reader, since)
 
-    def is_running(self, entry: Entry) -> bool:
+    def is_running(self, entry: ListedRun) -> bool:
         """Whether a process drives the run now."""
         return self.reader.is_held(entry.run_id)
 
-    def _entry(self, head: Head) -> Entry:
-        entry = Entry(place=self.place, head=head)
+    def _entry(self, head: Head) -> ListedRun:
+        entry = ListedRun(place=self.place, head=head)
         found = head.runbook
         if head.runner is not None and not head.runner.is_recorded:
             entry.is_driven = self.reader.is_held(head.run_id)

@@ -1,13 +1,13 @@
 """A run of a list, as machines read it."""
 
-from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.shapes.runs import RunRow
 from gert.errors import InputError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.duration import parse_duration
 
 
-def run_row(entry: Entry) -> RunRow:
+def run_row(entry: ListedRun) -> RunRow:
     """One run of a list."""
     found, execution = entry.head.runbook, entry.head.runner
     outcome = found.outcome if found is not None else None
@@ -36,7 +36,7 @@ def run_row(entry: Entry) -> RunRow:
     return row
 
 
-def _why(entry: Entry) -> str:
+def _why(entry: ListedRun) -> str:
     """Why a run did not complete, in a few words."""
     found, execution = entry.head.runbook, entry.head.runner
     if found is not None and found.failure:
@@ -47,7 +47,7 @@ def _why(entry: Entry) -> str:
     return (agent.failure_reason or "") if agent is not None else ""
 
 
-def _seconds(entry: Entry) -> float | None:
+def _seconds(entry: ListedRun) -> float | None:
     """The duration of a run; without an end, the time its record covers."""
     found = entry.head.runbook
     if found is not None and found.duration:
@@ -61,7 +61,7 @@ def _seconds(entry: Entry) -> float | None:
     return round(max(covered.total_seconds(), 0.0), 3)
 
 
-def _waited(entry: Entry) -> float | None:
+def _waited(entry: ListedRun) -> float | None:
     """How long it waited; unknown until the run has ended."""
     found = entry.head.runbook
     if found is None or found.ended is None:

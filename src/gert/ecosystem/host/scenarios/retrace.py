@@ -8,7 +8,7 @@ from gert.ecosystem.host.config.files import is_file
 from gert.ecosystem.host.config.ledger_location import ledger_of, open_ledger
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.redrive.record import Record, load_record
+from gert.ecosystem.host.redrive.recorded_run import Record, load_record
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, Same, Then, is_alike, redrive
 from gert.ecosystem.host.run.options import Recorded, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared

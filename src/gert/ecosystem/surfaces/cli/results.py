@@ -9,7 +9,7 @@ from typing import Any, Final, NotRequired, TypedDict
 from gert.ecosystem.host.agent.prices import PriceTable
 from gert.ecosystem.host.extensions.check import CheckResult
 from gert.ecosystem.host.redrive.abandon import Abandoned
-from gert.ecosystem.host.run.check_inputs import InputResult, ProviderEntry
+from gert.ecosystem.host.run.check_inputs import InputResult, ListedProvider
 from gert.ecosystem.host.runner.create import SkillCheck
 from gert.ecosystem.host.runner.dispatch import Dispatched
 from gert.ecosystem.host.runner.doctor import Diagnosis
@@ -30,8 +30,8 @@ from gert.ecosystem.host.tools.try_action import Tried
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.runbook.schema import DIALECT
 from gert.kernel.runner.authorization import Authorization
+from gert.kernel.runner.execution_record import ExecutionRecord
 from gert.kernel.runner.plan import Plan
-from gert.kernel.runner.record import ExecutionRecord
 from gert.kernel.scenario.changes import Changed, Ending
 
 
@@ -166,7 +166,7 @@ class NewProject(TypedDict):
 class ProviderList(TypedDict):
     """The configured providers of inputs."""
 
-    providers: list[ProviderEntry]
+    providers: list[ListedProvider]
 
 
 class CheckedInputs(TypedDict):

@@ -19,7 +19,7 @@ from gert.ecosystem.host.policy.explain_runbook import Explained, explain_file
 from gert.ecosystem.host.redrive.rerun import RerunOptions
 from gert.ecosystem.host.redrive.resume import ResumeOptions
 from gert.ecosystem.host.run.options import MODES, RunOptions
-from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.place import Place, place_for
 from gert.kernel.engine.inputs import GivenInput
@@ -72,7 +72,7 @@ class Desk(msgspec.Struct, kw_only=True):
         found: list[Listed] = self.catalogue.runbooks()
         return found
 
-    def runs(self) -> list[Entry]:
+    def runs(self) -> list[ListedRun]:
         """The newest runs of the ledger, without ended runs of `gert tool try`."""
         with Runs(self.place) as runs:
             shown = (entry for entry in runs.newest() if not entry.is_past_trial)

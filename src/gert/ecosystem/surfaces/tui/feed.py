@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs, Piece, merged
 from gert.ecosystem.host.runs.place import Place
@@ -28,7 +28,7 @@ class Update(msgspec.Struct):
 
     events: list[Envelope]
     output: list[Piece]
-    entry: Entry
+    entry: ListedRun
     is_behind: bool = False
     notes: list[str] = msgspec.field(default_factory=list)
 

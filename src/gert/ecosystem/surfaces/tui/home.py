@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widgets import ContentSwitcher, DataTable, Footer, Static
 
 from gert.ecosystem.host.operations.catalogue import Listed
-from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.surfaces.tui.base import DeskScreen, start_work
 from gert.ecosystem.surfaces.tui.desk import Desk
 from gert.ecosystem.surfaces.tui.dialogs import Line, copy, problem_text
@@ -176,7 +176,7 @@ class HomeScreen(DeskScreen):
         found = self._rows[self._list].get(str(event.row_key.value))
         if isinstance(found, Listed):
             start_work(self, "open", self.open_runbook, found)
-        elif isinstance(found, Entry):
+        elif isinstance(found, ListedRun):
             self.gert.watch_run(found.place, found.run_id)
         elif found is not None:
             start_work(self, "open", self.respond, found)
@@ -209,7 +209,7 @@ def _runbook_row(listed: Listed) -> tuple[str, list[Any]]:
     return listed.file, [plain(listed.name), plain(one_line(inputs, 40)), plain(one_line(about, 200))]
 
 
-def _run_row(entry: Entry) -> tuple[str, list[Any]]:
+def _run_row(entry: ListedRun) -> tuple[str, list[Any]]:
     found = entry.head.runbook
     outcome = f"{found.outcome[0]}: {found.outcome[1]}" if found is not None and found.outcome is not None else ""
     failure = one_line(found.failure or "", 60) if found is not None and found.failure else ""

@@ -51,7 +51,7 @@ class ChangedTool(RpcFault):
     """A tool of the server is not what was imported."""
 
 
-class _Entry:
+class _Slot:
     """One server of the run, and its session."""
 
     def __init__(self, name: str) -> None:
@@ -107,7 +107,7 @@ class Mcp:
         self._endpoint_of = endpoint_of
         self._limit = limit
         self._grace = grace
-        self._entries: dict[Any, _Entry] = {}
+        self._entries: dict[Any, _Slot] = {}
         self._sessions: set[Session] = set()
         self._is_closed = False
 
@@ -156,7 +156,7 @@ class Mcp:
 
     # --- one call
 
-    async def _result(self, entry: _Entry, server: Command | Endpoint, called: _Called) -> CallResult:
+    async def _result(self, entry: _Slot, server: Command | Endpoint, called: _Called) -> CallResult:
         """Call a tool; after a lost connection, once more, unless the call may have happened and is not idempotent."""
         arguments = self._arguments(called)
         try:
@@ -167,7 +167,7 @@ class Mcp:
         return await self._called(entry, server, called, arguments)
 
     async def _called(
-        self, entry: _Entry, server: Command | Endpoint, called: _Called, arguments: dict[str, Any]
+        self, entry: _Slot, server: Command | Endpoint, called: _Called, arguments: dict[str, Any]
     ) -> CallResult:
         session = await self._session(entry, server, called)
         found = entry.accept(called.tool, called.name, await session.current_tools())
@@ -182,15 +182,15 @@ class Mcp:
 
     # --- servers
 
-    def _entry(self, tool: str, server: Command | Endpoint) -> _Entry:
+    def _entry(self, tool: str, server: Command | Endpoint) -> _Slot:
         """Return the entry of a server; a program that is found elsewhere now is another server."""
         place = server.program if isinstance(server, Command) else server.url
         key = (tool, place)
         if key not in self._entries:
-            self._entries[key] = _Entry(f"{server_name(tool)} {len(self._entries)}")
+            self._entries[key] = _Slot(f"{server_name(tool)} {len(self._entries)}")
         return self._entries[key]
 
-    async def _session(self, entry: _Entry, server: Command | Endpoint, called: _Called) -> Session:
+    async def _session(self, entry: _Slot, server: Command | Endpoint, called: _Called) -> Session:
         """Return a usable session, after connecting if necessary."""
         if entry.session is not None and entry.session.is_usable:
             return entry.session
@@ -215,7 +215,7 @@ class Mcp:
             await session.open()
             return session
 
-    async def _discard(self, entry: _Entry) -> None:
+    async def _discard(self, entry: _Slot) -> None:
         old, entry.session = entry.session, None
         if old is not None:
             self._sessions.discard(old)

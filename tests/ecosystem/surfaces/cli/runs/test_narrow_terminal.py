@@ -91,7 +91,7 @@ def test_a_prompt_wraps_at_words_and_shows_the_preview_once(books: Project) -> N
     assert all(len(line) <= 80 for line in prompt)
     assert prompt[:2] == [
         "approval needed for step `delete[feat/c]`: Delete a branch that was merged a",
-        "  long time ago and that has not been needed since",
+        "  │ long time ago and that has not been needed since",
     ]
     at = next(at for at, line in enumerate(prompt) if line.startswith("    │ "))
     assert prompt[at : at + 2] == [

@@ -14,8 +14,8 @@ from gert.ecosystem.host.config.keys.trace_keys import verification_keys
 from gert.ecosystem.host.config.ledger_location import require_ledger
 from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.details import artifact_facts, event_facts, status_facts, summary_facts
-from gert.ecosystem.host.runs.entry import Entry
 from gert.ecosystem.host.runs.ledger_reader import Follower, LedgerReader
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.host.runs.verify_ledger import Demands, check_record
@@ -136,7 +136,7 @@ def _opened(where: _Where) -> Runs:
     return Runs(Place("", db))
 
 
-def _entry(runs: Runs, run_id: str) -> Entry:
+def _entry(runs: Runs, run_id: str) -> ListedRun:
     return runs.entry(_found(runs, run_id))
 
 

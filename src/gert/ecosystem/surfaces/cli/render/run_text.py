@@ -11,7 +11,7 @@ import msgspec
 from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts
-from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.surfaces.cli.render.output import folded, near_path, plural
 from gert.ecosystem.surfaces.cli.render.table import Cell
@@ -57,7 +57,7 @@ COLOURS: Final = {
 }
 
 
-def row(entry: Entry, now: datetime) -> list[Cell]:
+def row(entry: ListedRun, now: datetime) -> list[Cell]:
     """One run in a list."""
     said = run_row(entry)
     outcome = said["outcome"]
@@ -83,7 +83,7 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
     ]
 
 
-def as_document(entry: Entry) -> dict[str, Any]:
+def as_document(entry: ListedRun) -> dict[str, Any]:
     """The details of a run as JSON; secrets were redacted before they were recorded."""
     if entry.kind == "agent":
         return {**run_row(entry), **agent_facts(entry), "next": list(commands(entry))}
@@ -129,7 +129,7 @@ def as_document(entry: Entry) -> dict[str, Any]:
     }
 
 
-def about(entry: Entry, now: datetime) -> Iterator[str]:
+def about(entry: ListedRun, now: datetime) -> Iterator[str]:
     """The details of a run, line by line."""
     said = as_document(entry)
     if entry.kind == "agent":
@@ -168,7 +168,7 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     yield from (_line("next", command) for command in said["next"])
 
 
-def commands(entry: Entry) -> Iterator[str]:
+def commands(entry: ListedRun) -> Iterator[str]:
     """The commands to run next."""
     where = entry.place.words
     if entry.kind == "agent":
@@ -191,17 +191,17 @@ def commands(entry: Entry) -> Iterator[str]:
         yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}"
 
 
-def _resume(entry: Entry) -> str:
+def _resume(entry: ListedRun) -> str:
     return f"gert resume {entry.run_id}{_reconciled(entry)}{entry.place.words}"
 
 
-def _reconciled(entry: Entry) -> str:
+def _reconciled(entry: ListedRun) -> str:
     """The --reconcile options that a resume requires; the operator knows which choice is right."""
     open_calls = (call.path for call in entry.in_doubt if not call.idempotent)
     return "".join(f" --reconcile {shlex.quote(printable(path))}=CHOICE" for path in open_calls)
 
 
-def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[str]:
+def _about_agent(entry: ListedRun, said: dict[str, Any], now: datetime) -> Iterator[str]:
     status = click.style(entry.status, fg=COLOURS[entry.status])
     yield f"agent run {click.style(printable(entry.run_id), bold=True)}: {status}"
     cost = f", {said['model_cost_total']:.6f} USD" if said["model_cost_total"] else ""
@@ -223,7 +223,7 @@ def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[
     yield from (_line(title, value) for title, value in rows if value)
 
 
-def _about_execution(entry: Entry, found: RunnerSnapshot, said: dict[str, Any], now: datetime) -> Iterator[str]:
+def _about_execution(entry: ListedRun, found: RunnerSnapshot, said: dict[str, Any], now: datetime) -> Iterator[str]:
     status = click.style(entry.status, fg=COLOURS[entry.status])
     yield f"execution {click.style(printable(entry.run_id), bold=True)}: {status}"
     rows = [
@@ -262,7 +262,7 @@ def _inputs(said: dict[str, Any]) -> Iterator[str]:
         yield _line("input", f"{name} = {value_text(value)}" + (f" ({source})" if source else ""))
 
 
-def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
+def _end(entry: ListedRun, said: dict[str, Any]) -> Iterator[str]:
     end = said["end"] or {}
     if entry.end is not None:
         end_data = entry.end.data
@@ -291,7 +291,7 @@ def _line(title: str, value: object) -> str:
     return before + (folded(shown, len(before), len(before)) if title in _SENTENCES else shown)
 
 
-def _why(entry: Entry, why: str) -> str:
+def _why(entry: ListedRun, why: str) -> str:
     """Why a run failed, with the step as people read it; a message that begins with its name says it once."""
     failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
     if not failed or not why.startswith(f"{failed}: "):

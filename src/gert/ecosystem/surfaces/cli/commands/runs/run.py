@@ -9,8 +9,8 @@ import click
 from gert.ecosystem.host.redrive.abandon import AbandonOptions, abandon
 from gert.ecosystem.host.run.record.journal import now
 from gert.ecosystem.host.runs.agent_timeline import timeline_of
-from gert.ecosystem.host.runs.entry import OPEN, STATUSES, Entry
 from gert.ecosystem.host.runs.ledger_reader import Follower
+from gert.ecosystem.host.runs.listed_run import OPEN, STATUSES, ListedRun
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor
@@ -88,7 +88,7 @@ def list_(
     """
     moment = now()
     earliest = parse_since(since, moment) if since is not None else None
-    found: list[Entry] = []
+    found: list[ListedRun] = []
     unreadable: dict[str, GertError] = {}
     left_out = 0
     with open_runs(*ledger) as runs:
@@ -208,7 +208,7 @@ for _name in ("verify-ledger", "verify"):
     command.add_command(verify, _name)
 
 
-def _followed(runs: Runs, entry: Entry, reading: Follower) -> Iterator[Envelope]:
+def _followed(runs: Runs, entry: ListedRun, reading: Follower) -> Iterator[Envelope]:
     """The events of a run, until it ends, no process drives it, or Ctrl-C."""
     with interrupt_event() as stop:
         while True:
@@ -220,7 +220,7 @@ def _followed(runs: Runs, entry: Entry, reading: Follower) -> Iterator[Envelope]
             reading.wait(LOOK_AT_AGENT if entry.kind == "agent" else LOOK, stop)
 
 
-def _continues(runs: Runs, entry: Entry) -> bool:
+def _continues(runs: Runs, entry: ListedRun) -> bool:
     """Whether more events may follow; an agent run has no driver, and continues until its status is final."""
     return runs.entry(entry.run_id).status in OPEN if entry.kind == "agent" else runs.is_running(entry)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gert.ecosystem.host.redrive.record import Record, start_of
+from gert.ecosystem.host.redrive.recorded_run import Record, start_of
 from gert.errors import UsageError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import read_chain

@@ -16,7 +16,7 @@ from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.runbook_fold import OpenCall
 
-EntryStatus = Literal[
+ListedStatus = Literal[
     "running", "waiting", "cut-off", "abandoned", "completed", "failed", "error", "cancelled", "active", "paused",
     "in-doubt",
 ]  # fmt: skip
@@ -29,11 +29,11 @@ STATUSES: Final = (
 )  # fmt: skip
 
 
-class Entry(msgspec.Struct, kw_only=True):
+class ListedRun(msgspec.Struct, kw_only=True):
     """One run: its head, whether a process drives it, and what it was started with.
 
     start, end: the first event of a runbook run, and its `run_complete`, where they were read
-    tickets: approval requests that are open
+    tickets: approval requests that are open, also those of agents that its steps wait for
     """
 
     place: Place
@@ -84,7 +84,7 @@ class Entry(msgspec.Struct, kw_only=True):
         return self.head.snapshot.last_type if self.head.snapshot is not None else ""
 
     @property
-    def status(self) -> EntryStatus:
+    def status(self) -> ListedStatus:
         """Its status; a run that no process drives and that waits for nothing is cut off."""
         found, execution = self.head.runbook, self.head.runner
         if execution is not None:
