@@ -247,6 +247,19 @@ class TestTheDatabase:
             assert len(await check(ledger)) == 11
 
     @in_loop
+    async def test_shares_a_commit_between_appends_of_one_turn_of_the_event_loop(self, path: Path) -> None:
+        async with SqliteLedger(path) as ledger:
+            await written(ledger, note())
+            executed: list[str] = []
+            writer = ledger._executor._writer
+            assert writer is not None
+            writer.set_trace_callback(executed.append)
+            await asyncio.gather(*(written(ledger, note(), run_id=f"run-{number}") for number in range(16)))
+            # The first is alone, or handed to the thread where the disk is slow; the others wait for it.
+            assert executed.count("COMMIT") < 16
+            assert [len(await check(ledger, f"run-{number}")) for number in range(16)] == [1] * 16
+
+    @in_loop
     async def test_keeps_runbook_runs_and_agent_runs_side_by_side(self, path: Path) -> None:
         async with SqliteLedger(path) as ledger, SqliteLedger(path) as other:
             assert await other.acquire("runbook", "driver", 60)
