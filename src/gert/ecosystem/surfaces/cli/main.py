@@ -18,6 +18,7 @@ from gert.ecosystem.surfaces.cli.render.output import (
     discard_output,
     error_document,
     escape_unencodable,
+    has_colours,
     print_error,
     print_json_line,
 )
@@ -142,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
         if arguments is None and COMPLETE in os.environ:
             return _complete()
         # Not `group.main`: it would exit the process itself when the reader of its output has exited.
-        with group.make_context("gert", list(given)) as running:
+        with group.make_context("gert", list(given), color=None if has_colours() else False) as running:
             result: Any = group.invoke(running)
         _flush()
         return result if isinstance(result, int) else Exit.DONE

@@ -131,3 +131,13 @@ def test_a_failed_item_has_one_spelling(books: Project) -> None:
     assert "failed at:   delete[feat/c]" in shown
     assert "--from delete[feat%2Fc]" in shown, "what is copied into a command is the exact path"
     assert books.gert("run", "show", "last", "--json").ended(0).said["end"]["failed_step"] == "delete[feat%2Fc]"
+
+
+@pytest.mark.parametrize("environ", [{"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize("words", [("validate", "run.yaml"), ("explain", "run.yaml"), ("run", "show", "none")])
+def test_no_command_colours_where_none_are_wanted(
+    books: Project, words: tuple[str, ...], environ: dict[str, str]
+) -> None:
+    with Terminal(books, command=words, environ=environ) as terminal:
+        terminal.ended(2 if "none" in words else 0)
+        assert "\x1b[" not in terminal.screen

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from io import TextIOWrapper
-from shutil import get_terminal_size
 from typing import Any, Final
 
 import click
@@ -78,6 +77,8 @@ def wrapped(line: str, indent: int | None = None) -> list[str]:
     """A line for standard output: wrapped at words on a terminal, whole elsewhere."""
     if not _is_terminal():
         return [line]
+    from shutil import get_terminal_size
+
     return wrap(line, get_terminal_size().columns, indent)
 
 
