@@ -206,8 +206,23 @@ class TestValidate:
         assert main(["validate", "a.yaml"]) == 0
         out = capsys.readouterr().out
         assert "requires 2 secrets: HERE (set), GONE (missing)" in out
-        assert "warning[D22]: the runbook requires the secret `GONE`" in out
+        assert "note[D22]: the runbook requires the secret `GONE`" in out
         assert "hunter2" not in out
+
+    def test_what_this_machine_lacks_does_not_fail_a_strict_check(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A pipeline has no credentials, and is not the machine that the tool is for."""
+        monkeypatch.delenv("GONE", raising=False)
+        (folder / "tools").mkdir()
+        (folder / "tools" / "t.tool.yaml").write_text(
+            "apiVersion: tool/v0\nmeta: {name: t, platform: [plan9], secrets: [{env: GONE}]}\n"
+            "contract: {effects: [], writes: []}\nactions: {go: {argv: [echo]}}\n"
+        )
+        text = GOOD.replace("steps:", "tools: [t]\nsteps:\n  - {id: a, type: tool, tool: t}")
+        (folder / "a.yaml").write_text(text)
+        assert main(["validate", ".", "--strict"]) == 0
+        assert "requires 1 secret: GONE (missing)" in capsys.readouterr().out
 
     @pytest.mark.parametrize(
         ("named", "hint"),

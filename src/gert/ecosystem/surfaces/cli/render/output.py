@@ -88,6 +88,12 @@ def print_error(message: str, hint: str | None = None) -> None:
             click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
 
 
+def print_warning(message: str) -> None:
+    """Print a warning on standard error."""
+    with suppress(OSError):
+        click.echo(f"{click.style('warning:', fg='yellow')} {printable(message)}", err=True)
+
+
 def escape_unencodable() -> None:
     """Write an escape instead of failing if the encoding of the stream has no `✓`."""
     for stream in (sys.stdout, sys.stderr):
