@@ -25,7 +25,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_of_a_changed_tree_says_that_it_is_not_its_commit(tmp_path: Path) -> None:
     source = tmp_path / "source"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(source)], check=True, capture_output=True)
-    (source / "src" / "gert" / "errors.py").open("a").write("# changed\n")
+    with (source / "src" / "gert" / "errors.py").open("a") as file:
+        file.write("# changed\n")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=source, check=True, capture_output=True,

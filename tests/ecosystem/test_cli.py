@@ -81,7 +81,7 @@ class TestValidate:
             "message": "expected one of `resolved`, `escalated`, `no_action`, `needs_rca`, found the text `solved`",
             "hint": "did you mean `resolved`?",
         }
-        assert report["summary"] == {"errors": 1, "warnings": 0, "notes": 0}
+        assert report["summary"] == {"errors": 1, "warnings": 0, "notes": 0, "skipped": 0}
 
     def test_sarif_says_the_same(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "ä b.yaml").write_text(BROKEN)
@@ -216,13 +216,66 @@ class TestValidate:
         monkeypatch.delenv("GONE", raising=False)
         (folder / "tools").mkdir()
         (folder / "tools" / "t.tool.yaml").write_text(
-            "apiVersion: tool/v0\nmeta: {name: t, platform: [plan9], secrets: [{env: GONE}]}\n"
+            "apiVersion: tool/v0\nmeta: {name: t, platform: [aix], secrets: [{env: GONE}]}\n"
             "contract: {effects: [], writes: []}\nactions: {go: {argv: [echo]}}\n"
         )
         text = GOOD.replace("steps:", "tools: [t]\nsteps:\n  - {id: a, type: tool, tool: t}")
         (folder / "a.yaml").write_text(text)
         assert main(["validate", ".", "--strict"]) == 0
         assert "requires 1 secret: GONE (missing)" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("path", "text", "said"),
+        [
+            pytest.param(
+                "runbooks/b.yaml",
+                GOOD.partition("\n")[2],
+                "begin the file with `apiVersion: kernel/v0`",
+                id="a runbook",
+            ),
+            pytest.param(
+                "b.yaml",
+                GOOD.partition("\n")[2],
+                "begin the file with `apiVersion: kernel/v0`",
+                id="a runbook elsewhere",
+            ),
+            pytest.param(
+                "b.yaml", GOOD.replace("apiVersion", "apiversion"), "write `apiVersion: kernel/v0`", id="another case"
+            ),
+            pytest.param("runbooks/b.yaml", "\0\x01\x02", "error[", id="bytes"),
+            pytest.param("tools/sub/b.yml", "- a\n", "expected a gert document, found a list", id="a list in tools"),
+            pytest.param("policies/b.yaml", "a: 1\n", "`apiVersion` is missing", id="a map in policies"),
+        ],
+    )
+    def test_a_document_without_its_version_is_not_skipped(
+        self, folder: Path, path: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "gert-project.yaml").write_text("name: p\n")
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+        assert main(["validate", "."]) == 1
+        out = capsys.readouterr().out
+        assert f"{path}:1:" in out
+        assert said in out
+        assert "2 files: 1 error" in out
+
+    def test_what_belongs_to_other_programs_is_counted(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "gert-project.yaml").write_text("name: p\n")
+        (folder / "compose.yaml").write_text("services: {}\n")
+        (folder / "steps.yaml").write_text("steps: [{script: make}]\n")
+        (folder / "policies").mkdir()
+        (folder / "policies" / "kyverno.yaml").write_text("apiVersion: kyverno.io/v1\nkind: ClusterPolicy\n")
+        (folder / "runbooks" / "scenarios" / "a" / "b").mkdir(parents=True)
+        (folder / "runbooks" / "scenarios" / "a" / "b" / "evidence.yaml").write_text("a: 1\n")
+        assert main(["validate", "."]) == 0
+        assert "1 file: 0 errors, 0 warnings; skipped 4 YAML files of other programs" in capsys.readouterr().out
+        assert main(["validate", ".", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["summary"]["skipped"] == 4
+
+    def test_two_formats_are_refused(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "a.yaml").write_text(GOOD)
+        assert main(["validate", ".", "--json", "--format", "sarif"]) == 2
+        assert "expected `--json` or `--format sarif`" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("named", "hint"),

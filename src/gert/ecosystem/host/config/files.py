@@ -14,6 +14,8 @@ from gert.kernel.runbook.tree import Map
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 OUR_FOLDER: Final = ".gert"
 SCENARIOS: Final = "scenarios"
+DOCUMENT_FOLDERS: Final = frozenset({"runbooks", "tools", "policies"})
+"""The folders of a project whose YAML files are gert documents."""
 MAX_LINKS: Final = 40
 SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
