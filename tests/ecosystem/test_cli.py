@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -435,10 +436,32 @@ class TestSchema:
         assert message == "error: system error: no space left on device"
         assert "free space" in hint
 
-    def test_no_output_at_all_is_no_error(self) -> None:
-        command = f"{' '.join(GERT)} schema >&-"
-        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False)
+    @pytest.mark.parametrize(
+        "words", ["schema", "--help", "--version", "version --json", "validate examples --format sarif"]
+    )
+    def test_a_result_that_has_nowhere_to_go_is_an_error(self, words: str) -> None:
+        command = f"{' '.join(GERT)} {words} >&-"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False, cwd=ROOT)
+        assert done.returncode == 4
+        assert done.stderr.decode().startswith("error: system error: standard output is closed")
+
+    def test_a_command_that_prints_nothing_needs_no_output(self) -> None:
+        command = f"{' '.join(GERT)} validate examples/runbooks/restart-pod.yaml -q >&-"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False, cwd=ROOT)
         assert (done.returncode, done.stderr) == (0, b"")
+
+    def test_ctrl_c_while_gert_is_being_loaded_ends_it_in_order(self, tmp_path: Path) -> None:
+        """The first module that a command needs interrupts itself, as a person might."""
+        (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+        path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+        done = subprocess.run(
+            [*GERT, "run", "list"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (130, b"error: interrupted\n")
+
+    def test_a_mistake_in_the_option_for_json_is_still_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["run", "list", "--json=1"]) == 2
+        assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"
 
 
 class TestVersion:
@@ -473,6 +496,8 @@ def pages(command: click.Command, path: str) -> Iterator[tuple[str, click.Comman
 @pytest.mark.parametrize("command", [pytest.param(each, id=path) for path, each in pages(group, "gert")])
 def test_every_help_page_has_an_example_and_explains_its_options(command: click.Command) -> None:
     assert (command.epilog or "").startswith("Example: ")
+    # A name of the code has no place in a sentence for people.
+    assert not re.search(r"\b(?!OpenT|[KM]iB)[A-Z][a-z]+[A-Z]\w*", f"{command.help} {command.short_help}")
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert [each.name for each in options if not each.help] == []
 

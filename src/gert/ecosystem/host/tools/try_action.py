@@ -1,4 +1,4 @@
-"""Run one action of a tool under the policies of its project and of yours, and report what it did and what its contract says."""
+"""Run one action of a tool under the policies of its project and yours; report what it did, and if its contract holds."""
 
 import os
 import secrets

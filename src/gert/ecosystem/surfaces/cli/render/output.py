@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from io import TextIOWrapper
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import RawIOBase, TextIOWrapper
 from typing import Any, Final, TypeAlias
 
 import click
@@ -30,7 +30,7 @@ def print_pair(title: str, text: str, colour: str | None = None) -> None:
 
 
 class JsonOutput:
-    """Whether this command has printed its result: an error after it must not make two documents of it."""
+    """Whether this command has printed its result as one document: an error after it must not make two of it."""
 
     has_result = False
 
@@ -48,9 +48,7 @@ def print_json_line(value: Any) -> None:
     """Print a result, or one item of it, as one line of JSON; as ASCII, so that no terminal acts on it."""
     import json
 
-    line = json.dumps(value, separators=(",", ":"), default=_as_data)
-    JsonOutput.has_result = True
-    click.echo(line)
+    click.echo(json.dumps(value, separators=(",", ":"), default=_as_data))
 
 
 def _as_data(value: Any) -> Any:
@@ -112,6 +110,30 @@ def discard_output() -> None:
         os.dup2(devnull, sys.stdout.fileno())
     except (OSError, ValueError):
         return  # stdout is not a real file, so there is nothing to flush
+
+
+class _Nowhere(RawIOBase):
+    """Takes what is printed while standard output is closed."""
+
+    is_written = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self.is_written = True
+        return len(data)
+
+
+@contextmanager
+def closed_output() -> Iterator[Callable[[], bool]]:
+    """Stand in for a standard output that is closed, and tell whether anything was to be printed there."""
+    nowhere = _Nowhere()
+    sys.stdout = TextIOWrapper(nowhere, encoding="utf-8", write_through=True)
+    try:
+        yield lambda: nowhere.is_written
+    finally:
+        sys.stdout = None  # type: ignore[assignment]  # as Python has it
 
 
 def plural(count: int, noun: str) -> str:
