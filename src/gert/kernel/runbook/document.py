@@ -152,7 +152,12 @@ def _wrong_version(root: Any, kind: str) -> Finding | None:
     said = root.get("apiVersion") if isinstance(root, Map) else None
     if wanted is None or said is None or said == wanted:
         return None
-    return error("S08", ("apiVersion",), f"expected `{wanted}`, found {describe(said)}")
+    found = API_VERSIONS.get(said) if isinstance(said, str) else None
+    if found is None:
+        return error("S08", ("apiVersion",), f"expected `{wanted}`, found {describe(said)}")
+    hint = "`gert tool try` runs one action of a tool" if (kind, found) == ("runbook", "tool") else None
+    message = f"expected a {DOCUMENT_KINDS[kind].title} (`{wanted}`), found a {DOCUMENT_KINDS[found].title} (`{said}`)"
+    return error("S08", ("apiVersion",), message, hint)
 
 
 def _first_line(root: Map) -> str:

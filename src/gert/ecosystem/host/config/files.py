@@ -37,7 +37,11 @@ def read_document(path: str) -> bytes:
 
 
 def _suggestion(path: str) -> str | None:
-    """A document in the same folder whose name is similar to a missing one."""
+    """A document that may be meant: one without its ending, of the runbooks here, or with a similar name beside it."""
+    named = [path + suffix for suffix in YAML_SUFFIXES]
+    for each in (*named, *(os.path.join("runbooks", below) for below in (path, *named))):
+        if not os.path.isabs(path) and is_file(each):
+            return f"did you mean `{each}`?"
     folder, name = os.path.split(path)
     try:
         beside = [entry for entry in os.listdir(folder or os.curdir) if entry.endswith(YAML_SUFFIXES)]

@@ -69,7 +69,7 @@ _ROWS: Final = (
     ("D19", "required inputs are given", "By `inputs` or `inputs_from`, unless there is a default."),
     ("D20", "inputs fit their types", "Text is converted if no information is lost."),
     ("D21", "inputs are declared", "Governance does not see inputs that the contract does not declare."),
-    ("D22", "secrets are set", "A note: the run may be meant for another machine. Here it is refused."),
+    ("D22", "secrets are set", "A note: the run may be meant for another machine."),
     ("D23", "declared tools are used", "Reviewers read `tools` to see what a runbook may do."),
     ("D24", "names resolve", "To an input, a constant, an earlier step's output, a scope."),
     ("D25", "names are set on every path", "Or the template has a fallback, or the step a `when`."),

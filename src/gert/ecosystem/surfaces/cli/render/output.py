@@ -133,7 +133,7 @@ def closed_output() -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: nowhere.is_written
     finally:
-        sys.stdout = None  # type: ignore[assignment]  # as Python has it
+        sys.stdout = None  # as Python has it
 
 
 def plural(count: int, noun: str) -> str:

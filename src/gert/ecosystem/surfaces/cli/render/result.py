@@ -96,4 +96,9 @@ def _why(executed: Executed) -> str:
     failure = executed.failure
     where = f" at `{executed.failed_step}`" if executed.failed_step else ""
     ended = {"error": "ended in an error", "cancelled": "was cancelled"}.get(executed.status, "failed")
-    return f"the run {ended}{where}: {failure.message}" if failure else "the run did not complete"
+    if failure is None:
+        return "the run did not complete"
+    # A loop names the item that failed, and so does the path of the step in it.
+    item, colon, rest = failure.message.partition("`: ")
+    within = (executed.failed_step or "").startswith(item.removeprefix("`")) and item.startswith("`")
+    return f"the run {ended}{where}: {rest if colon and within else failure.message}"
