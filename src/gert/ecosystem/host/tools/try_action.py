@@ -1,4 +1,4 @@
-"""Run one action of a tool under the policies of its project and yours; report what it did, and if its contract holds."""
+"""Run one action of a tool under the policies of its project and yours; report what it did against its contract."""
 
 import os
 import secrets
