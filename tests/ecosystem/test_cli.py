@@ -377,7 +377,7 @@ class TestExplain:
         [
             pytest.param("[gone.yaml]", "there is no file", id="a missing policy"),
             pytest.param("[empty]", "there are no policies", id="an empty folder"),
-            pytest.param("[books/a.yaml]", "expected a gert policy (`policy/v0`)", id="a runbook for a policy"),
+            pytest.param("[books/a.yaml]", "expected `policy/v0`", id="a runbook for a policy"),
         ],
     )
     def test_a_floor_that_is_not_there_is_never_passed_over(

@@ -156,7 +156,8 @@ def _wrong_version(root: Any, kind: str) -> Finding | None:
     if found is None:
         return error("S08", ("apiVersion",), f"expected `{wanted}`, found {describe(said)}")
     hint = "`gert tool try` runs one action of a tool" if (kind, found) == ("runbook", "tool") else None
-    message = f"expected a {DOCUMENT_KINDS[kind].title} (`{wanted}`), found a {DOCUMENT_KINDS[found].title} (`{said}`)"
+    this, other = DOCUMENT_KINDS[found].title, DOCUMENT_KINDS[kind].title
+    message = f"expected `{wanted}`, found `{said}`: this is a {this}, not a {other}"
     return error("S08", ("apiVersion",), message, hint)
 
 

@@ -249,7 +249,7 @@ def test_several_items_of_a_loop_that_failed_are_all_named(project: Project) -> 
 
 def test_a_tool_is_no_runbook(project: Project) -> None:
     ran = project.exec("tools/note.tool.yaml").ended(1)
-    assert "expected a gert runbook (`kernel/v0`), found a gert tool (`tool/v0`)" in ran.err
+    assert "expected `kernel/v0`, found `tool/v0`: this is a gert tool, not a gert runbook" in ran.err
     assert "`gert tool try` runs one action of a tool" in ran.err
 
 

@@ -24,7 +24,8 @@ def show(
         print_warning(executed.warning)
     scenario = executed.scenario
     if scenario is not None and scenario.problem is not None:
-        print_error(scenario.problem, "the run is recorded: `gert scenario new RUNBOOK NAME --run ID` makes one of it")
+        again = f"gert scenario new RUNBOOK NAME --run {executed.run_id}"
+        print_error(scenario.problem, f"the run itself is recorded; make a scenario of it with `{again}`")
     if as_json:
         steps = {"steps": results.steps, "outputs": results.outputs} if results is not None else {}
         print_json({**executed.as_json(), **steps, **(more or {})})
