@@ -18,12 +18,17 @@ class BuildCommit(BuildHookInterface[Any]):
         """Write the file before anything is packed; in an unpacked source package it is there already."""
         if version == "editable" or not Path(self.root, ".git").exists():
             return
-        command = ["git", "rev-parse", "--short=12", "HEAD"]
-        found = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
-        if found.returncode != 0:
+        commit = self._git("rev-parse", "--short=12", "HEAD")
+        if commit is None:
             return
-        text = f'"""The commit this build came from."""\n\nCOMMIT = "{found.stdout.strip()}"\n'
+        # What is packed is not that commit: a changed file, or a new one that is not ignored.
+        dirty = "-dirty" if self._git("status", "--porcelain") != "" else ""
+        text = f'"""The commit this build came from."""\n\nCOMMIT = "{commit}{dirty}"\n'
         Path(self.root, TARGET).write_text(text, encoding="utf-8")
+
+    def _git(self, *words: str) -> str | None:
+        done = subprocess.run(["git", *words], cwd=self.root, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Leave a checkout as it was."""

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -19,6 +20,33 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
     return next(folder.glob("*.whl"))
+
+
+def test_a_wheel_of_a_changed_tree_says_that_it_is_not_its_commit(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(source)], check=True, capture_output=True)
+    with (source / "src" / "gert" / "errors.py").open("a") as file:
+        file.write("# changed\n")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=source, check=True, capture_output=True,
+    )  # fmt: skip
+    [wheel] = tmp_path.glob("*.whl")
+    assert '-dirty"' in zipfile.ZipFile(wheel).read("gert/_build.py").decode()
+
+
+def test_the_source_package_holds_everything_that_its_tests_need(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(source)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)],
+        cwd=source, check=True, capture_output=True,
+    )  # fmt: skip
+    [package] = tmp_path.glob("*.tar.gz")
+    listed = subprocess.run(["git", "ls-files"], cwd=source, capture_output=True, text=True, check=True).stdout
+    with tarfile.open(package) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert set(listed.split("\n")) - names - {""} <= {".gitignore"}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:

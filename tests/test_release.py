@@ -117,6 +117,17 @@ def test_the_commands_of_the_pipeline_pass_with_the_wheel(released: Path, empty_
     assert (project / "gert-report.xml").exists()
 
 
+def test_findings_of_the_pipeline_are_uploaded_also_if_validation_fails() -> None:
+    workflow = yaml.safe_load((ROOT / "examples" / "ci" / "github-actions.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["test"]["steps"]
+    [report] = [step for step in steps if "gert.sarif" in step.get("run", "")]
+    [upload] = [step for step in steps if step.get("with", {}).get("sarif_file") == "gert.sarif"]
+    assert steps.index(report) < steps.index(upload)
+    assert report["if"].startswith("always()")
+    assert upload["if"].startswith("always()")
+    assert workflow["permissions"]["security-events"] == "write"
+
+
 def test_the_commands_of_the_container_file_work(released: Path, empty_python: Path, tmp_path: Path) -> None:
     text = (ROOT / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.partition(" ")[::2] for line in text.splitlines() if line and not line.startswith("#")]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,7 +82,7 @@ class TestValidate:
             "message": "expected one of `resolved`, `escalated`, `no_action`, `needs_rca`, found the text `solved`",
             "hint": "did you mean `resolved`?",
         }
-        assert report["summary"] == {"errors": 1, "warnings": 0, "notes": 0}
+        assert report["summary"] == {"errors": 1, "warnings": 0, "notes": 0, "skipped": 0}
 
     def test_sarif_says_the_same(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "ä b.yaml").write_text(BROKEN)
@@ -206,8 +207,76 @@ class TestValidate:
         assert main(["validate", "a.yaml"]) == 0
         out = capsys.readouterr().out
         assert "requires 2 secrets: HERE (set), GONE (missing)" in out
-        assert "warning[D22]: the runbook requires the secret `GONE`" in out
+        assert "note[D22]: the runbook requires the secret `GONE`" in out
         assert "hunter2" not in out
+
+    def test_what_this_machine_lacks_does_not_fail_a_strict_check(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A pipeline has no credentials, and is not the machine that the tool is for."""
+        monkeypatch.delenv("GONE", raising=False)
+        (folder / "tools").mkdir()
+        (folder / "tools" / "t.tool.yaml").write_text(
+            "apiVersion: tool/v0\nmeta: {name: t, platform: [aix], secrets: [{env: GONE}]}\n"
+            "contract: {effects: [], writes: []}\nactions: {go: {argv: [echo]}}\n"
+        )
+        text = GOOD.replace("steps:", "tools: [t]\nsteps:\n  - {id: a, type: tool, tool: t}")
+        (folder / "a.yaml").write_text(text)
+        assert main(["validate", ".", "--strict"]) == 0
+        assert "requires 1 secret: GONE (missing)" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("path", "text", "said"),
+        [
+            pytest.param(
+                "runbooks/b.yaml",
+                GOOD.partition("\n")[2],
+                "begin the file with `apiVersion: kernel/v0`",
+                id="a runbook",
+            ),
+            pytest.param(
+                "b.yaml",
+                GOOD.partition("\n")[2],
+                "begin the file with `apiVersion: kernel/v0`",
+                id="a runbook elsewhere",
+            ),
+            pytest.param(
+                "b.yaml", GOOD.replace("apiVersion", "apiversion"), "write `apiVersion: kernel/v0`", id="another case"
+            ),
+            pytest.param("runbooks/b.yaml", "\0\x01\x02", "error[", id="bytes"),
+            pytest.param("tools/sub/b.yml", "- a\n", "expected a gert document, found a list", id="a list in tools"),
+            pytest.param("policies/b.yaml", "a: 1\n", "`apiVersion` is missing", id="a map in policies"),
+        ],
+    )
+    def test_a_document_without_its_version_is_not_skipped(
+        self, folder: Path, path: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "gert-project.yaml").write_text("name: p\n")
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+        assert main(["validate", "."]) == 1
+        out = capsys.readouterr().out
+        assert f"{path}:1:" in out
+        assert said in out
+        assert "2 files: 1 error" in out
+
+    def test_what_belongs_to_other_programs_is_counted(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "gert-project.yaml").write_text("name: p\n")
+        (folder / "compose.yaml").write_text("services: {}\n")
+        (folder / "steps.yaml").write_text("steps: [{script: make}]\n")
+        (folder / "policies").mkdir()
+        (folder / "policies" / "kyverno.yaml").write_text("apiVersion: kyverno.io/v1\nkind: ClusterPolicy\n")
+        (folder / "runbooks" / "scenarios" / "a" / "b").mkdir(parents=True)
+        (folder / "runbooks" / "scenarios" / "a" / "b" / "evidence.yaml").write_text("a: 1\n")
+        assert main(["validate", "."]) == 0
+        assert "1 file: 0 errors, 0 warnings; skipped 4 YAML files of other programs" in capsys.readouterr().out
+        assert main(["validate", ".", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["summary"]["skipped"] == 4
+
+    def test_two_formats_are_refused(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "a.yaml").write_text(GOOD)
+        assert main(["validate", ".", "--json", "--format", "sarif"]) == 2
+        assert "expected `--json` or `--format sarif`" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("named", "hint"),
@@ -367,10 +436,32 @@ class TestSchema:
         assert message == "error: system error: no space left on device"
         assert "free space" in hint
 
-    def test_no_output_at_all_is_no_error(self) -> None:
-        command = f"{' '.join(GERT)} schema >&-"
-        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False)
+    @pytest.mark.parametrize(
+        "words", ["schema", "--help", "--version", "version --json", "validate examples --format sarif"]
+    )
+    def test_a_result_that_has_nowhere_to_go_is_an_error(self, words: str) -> None:
+        command = f"{' '.join(GERT)} {words} >&-"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False, cwd=ROOT)
+        assert done.returncode == 4
+        assert done.stderr.decode().startswith("error: system error: standard output is closed")
+
+    def test_a_command_that_prints_nothing_needs_no_output(self) -> None:
+        command = f"{' '.join(GERT)} validate examples/runbooks/restart-pod.yaml -q >&-"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False, cwd=ROOT)
         assert (done.returncode, done.stderr) == (0, b"")
+
+    def test_ctrl_c_while_gert_is_being_loaded_ends_it_in_order(self, tmp_path: Path) -> None:
+        """The first module that a command needs interrupts itself, as a person might."""
+        (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+        path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+        done = subprocess.run(
+            [*GERT, "run", "list"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (130, b"error: interrupted\n")
+
+    def test_a_mistake_in_the_option_for_json_is_still_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["run", "list", "--json=1"]) == 2
+        assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"
 
 
 class TestVersion:
@@ -405,6 +496,8 @@ def pages(command: click.Command, path: str) -> Iterator[tuple[str, click.Comman
 @pytest.mark.parametrize("command", [pytest.param(each, id=path) for path, each in pages(group, "gert")])
 def test_every_help_page_has_an_example_and_explains_its_options(command: click.Command) -> None:
     assert (command.epilog or "").startswith("Example: ")
+    # A name of the code has no place in a sentence for people.
+    assert not re.search(r"\b(?!OpenT|[KM]iB)[A-Z][a-z]+[A-Z]\w*", f"{command.help} {command.short_help}")
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert [each.name for each in options if not each.help] == []
 

@@ -48,7 +48,6 @@ def read_helper(
     *,
     limit: int,
     timeout: float,
-    with_errors: bool = False,
     given_up: threading.Event | None = None,
 ) -> Output:
     """Run a program and return at most `limit` bytes of its output; a longer output ends it, and so does `timeout`.
@@ -56,14 +55,13 @@ def read_helper(
     What it started in its session ends with it, and a descendant that left the session and still holds its output
     is not waited for.
 
-    with_errors: its standard error is part of the output
     given_up: set by a caller that no longer waits
     """
     with subprocess.Popen(  # noqa: S603  # as above
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT if with_errors else subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         env=environ,
         start_new_session=True,
     ) as process:

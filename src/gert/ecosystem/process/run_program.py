@@ -31,6 +31,7 @@ async def run_program(
     inherited: tuple[int, ...] = (),
     stop_grace: float = 2.0,
     printing: Callable[[Capture, Capture], object] | None = None,
+    leaves_nothing: bool = False,
 ) -> Ended:
     """Run a program without a shell; OSError or ValueError if it cannot be started.
 
@@ -39,6 +40,7 @@ async def run_program(
     environment: everything it gets, beside a mark by which its processes are found
     limit: bytes kept of each stream
     printing: given its output and its errors, which grow while it runs
+    leaves_nothing: processes that it left running are ended when it has ended
     """
     stdout, stderr = Capture(redactor, limit), Capture(redactor, limit)
     if printing is not None:
@@ -56,7 +58,10 @@ async def run_program(
     try:
         try:
             await process.start(command)
-            return Ended(await process.done(), stdout, stderr)
+            status = await process.done()
+            if leaves_nothing:
+                await process.stop(stop_grace)
+            return Ended(status, stdout, stderr)
         except BaseException:
             await process.stop(stop_grace)
             raise

@@ -216,7 +216,7 @@ class State:
             self._set_records(step_id, record.overlay(fact), own.overlay(fact))
 
     def skip_write(self) -> None:
-        """StateMap that a step which may write was only assumed."""
+        """Note that a step which may write was only assumed."""
         self.skipped_write = True
         if self.changes is not None:
             self.changes.skipped_write = True

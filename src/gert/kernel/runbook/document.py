@@ -59,7 +59,7 @@ _TELLING: Final = {
 
 
 # Text that marks a gert document, even if it cannot be parsed.
-_OURS: Final = r"(?m)^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy|policy-test|skill|secrets-policy)/"
+_OURS: Final = r"(?mi)^[\"']?api[_-]?version[\"']?\s*:\s*[\"']?(?:kernel|tool|policy|policy-test|skill|secrets-policy)/"
 _ONLY_OURS: Final = r"(?:^|/)(?:gert-(?:project|config)\.ya?ml|\.gert/config\.ya?ml)$"
 _OUR_NAMES: Final = (
     r"\.(?:tool|policy|policy-test|skill|secrets-policy)\.ya?ml$|(?:^|/)(?:gert-project|gert-config|scenario)\.ya?ml$"
@@ -88,14 +88,22 @@ class Document(msgspec.Struct, frozen=True):
         return all(finding.severity < Severity.ERROR for finding in self.findings)
 
 
-def is_foreign(document: Document, file_name: str) -> bool:
+def is_foreign(document: Document, file_name: str, *, is_expected: bool = False) -> bool:
     """Return whether a file found in a folder is not a gert document.
 
-    A runbook that does not parse must not count as foreign: a check of its folder would then succeed.
+    A runbook that does not parse, or whose `apiVersion` is missing, must not count as foreign: a check of its folder
+    would then succeed. `is_expected`: the folder is for gert documents, so only those of Kubernetes are foreign.
     """
     if document.kind != "unknown":
         return False
-    return not re.search(_OURS, document.tree.text) and not re.search(_OUR_NAMES, file_name.replace("\\", "/"))
+    if re.search(_OURS, document.tree.text) or re.search(_OUR_NAMES, file_name.replace("\\", "/")):
+        return False
+    root = document.tree.root
+    if not isinstance(root, Map):
+        return not is_expected
+    if "apiVersion" in root and "kind" in root:
+        return True
+    return not is_expected and not ("meta" in root and any(key in root for key in _TELLING))
 
 
 def detect(root: Any, file_name: str = "") -> str | None:
@@ -144,7 +152,13 @@ def _wrong_version(root: Any, kind: str) -> Finding | None:
     said = root.get("apiVersion") if isinstance(root, Map) else None
     if wanted is None or said is None or said == wanted:
         return None
-    return error("S08", ("apiVersion",), f"expected `{wanted}`, found {describe(said)}")
+    found = API_VERSIONS.get(said) if isinstance(said, str) else None
+    if found is None:
+        return error("S08", ("apiVersion",), f"expected `{wanted}`, found {describe(said)}")
+    hint = "`gert tool try` runs one action of a tool" if (kind, found) == ("runbook", "tool") else None
+    this, other = DOCUMENT_KINDS[found].title, DOCUMENT_KINDS[kind].title
+    message = f"expected `{wanted}`, found `{said}`: this is a {this}, not a {other}"
+    return error("S08", ("apiVersion",), message, hint)
 
 
 def _first_line(root: Map) -> str:
@@ -158,6 +172,11 @@ def _unrecognized(root: Any) -> Finding:
     if not isinstance(root, Map):
         return error("S08", (), f"expected a gert document, found {describe(root)}", "a document is a map of keys")
     if "apiVersion" not in root:
+        for key in root:
+            if re.fullmatch("api[_-]?version", str(key), re.I):
+                return error(
+                    "S08", (key,), f"`{key}` is not `apiVersion`", f"write `apiVersion: {shorten(str(root[key]))}`"
+                )
         return error("S08", (), "`apiVersion` is missing", _first_line(root))
     said = root["apiVersion"]
     if not isinstance(said, str):

@@ -14,6 +14,8 @@ from gert.kernel.runbook.tree import Map
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 OUR_FOLDER: Final = ".gert"
 SCENARIOS: Final = "scenarios"
+DOCUMENT_FOLDERS: Final = frozenset({"runbooks", "tools", "policies"})
+"""The folders of a project whose YAML files are gert documents."""
 MAX_LINKS: Final = 40
 SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
@@ -35,7 +37,11 @@ def read_document(path: str) -> bytes:
 
 
 def _suggestion(path: str) -> str | None:
-    """A document in the same folder whose name is similar to a missing one."""
+    """A document that may be meant: one without its ending, of the runbooks here, or with a similar name beside it."""
+    named = [path + suffix for suffix in YAML_SUFFIXES]
+    for each in (*named, *(os.path.join("runbooks", below) for below in (path, *named))):
+        if not os.path.isabs(path) and is_file(each):
+            return f"did you mean `{each}`?"
     folder, name = os.path.split(path)
     try:
         beside = [entry for entry in os.listdir(folder or os.curdir) if entry.endswith(YAML_SUFFIXES)]

@@ -5,7 +5,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from gert.ecosystem.host.config.files import is_file, is_found_below, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.config.files import (
+    DOCUMENT_FOLDERS,
+    SCENARIOS,
+    is_file,
+    is_found_below,
+    is_there,
+    read_document,
+    runbook_of,
+    yaml_files,
+)
 from gert.ecosystem.host.config.machine.gc_pause import without_collector
 from gert.ecosystem.host.config.machine.platform import facts_for
 from gert.ecosystem.host.config.policy_files import policy_files
@@ -45,12 +54,14 @@ class Workspace:
 
     stored: documents of a resumed run, by path; they replace files that no longer exist
     within: a real folder; tools outside of it are not found, for a text that a stranger wrote
+    skipped: how many YAML files of the folders that were validated are not gert documents
     """
 
     def __init__(
         self, working: str | None = None, stored: Mapping[str, bytes] | None = None, within: str | None = None
     ) -> None:
         self.working = working or os.getcwd()
+        self.skipped = 0
         self._within = within
         self._stored = stored or {}
         self._roots: dict[str, tuple[str, ...]] = {}
@@ -151,11 +162,20 @@ class Workspace:
         found = False
         for file in yaml_files(folder):
             checked = self._check_found(file)
-            if not is_foreign(checked.document, file):
-                found = True
-                yield checked
+            if is_foreign(checked.document, file, is_expected=self._is_expected(file)):
+                self.skipped += 1
+                continue
+            found = True
+            yield checked
         if not found:
             raise UsageError(f"there are no gert documents in `{folder}`")
+
+    def _is_expected(self, file: str) -> bool:
+        """Whether a file is where a project has its documents; beside a scenario there may be other data."""
+        path = os.path.abspath(file)
+        root = self.project_root(os.path.dirname(path))
+        first, *rest = os.path.relpath(path, root).split(os.sep) if root is not None else [""]
+        return first in DOCUMENT_FOLDERS and SCENARIOS not in rest
 
     def _check_found(self, file: str) -> Checked:
         """Validate a file found in a folder; an unreadable file must not stop the others."""

@@ -77,16 +77,22 @@ def _new_file(access: Access, path: str) -> str:
 
 
 def _validate(access: Access, path: str, text: str | None) -> Validation:
+    # What an agent writes must not make gert look at files outside, whose words findings would quote.
+    workspace = access.workspace(closed=text is not None and access.caller is not None)
     if text is None:
-        checked = [each for each in access.workspace().check_all([path]) if access.reaches(each.file)]
+        checked = [each for each in workspace.check_all([path]) if access.reaches(each.file)]
     else:
-        # What an agent writes must not make gert look at files outside, whose words findings would quote.
-        checked = [access.workspace(closed=access.caller is not None).check(path, source=text.encode())]
+        checked = [workspace.check(path, source=text.encode())]
         if access.caller is not None and checked[0].document.kind in ("project", "config"):
             raise Refused("invalid_arguments", "an agent cannot validate the text of a configuration", field="text")
     counted = Counter(finding.severity for each in checked for finding in each.findings)
     return validation_of(
-        checked, counted, valid=not counted[Severity.ERROR], shown=access.shown, most=min(MOST_LISTED, MOST_FINDINGS)
+        checked,
+        counted,
+        valid=not counted[Severity.ERROR],
+        shown=access.shown,
+        most=min(MOST_LISTED, MOST_FINDINGS),
+        skipped=workspace.skipped,
     )
 
 

@@ -29,8 +29,12 @@ def validation_of(
     strict: bool = False,
     shown: Callable[[str], str] = str,
     most: int | None = None,
+    skipped: int = 0,
 ) -> "Validation":
-    """The findings of files; with `most`, only so many files, and so many findings of each."""
+    """The findings of files; with `most`, only so many files, and so many findings of each.
+
+    skipped: how many other YAML files the folders hold
+    """
     return {
         "valid": valid,
         "files": [_file(each, shown, most, strict=strict) for each in checked[:most]],
@@ -38,6 +42,7 @@ def validation_of(
             "errors": counted[Severity.ERROR],
             "warnings": counted[Severity.WARNING],
             "notes": counted[Severity.NOTE],
+            "skipped": skipped,
         },
     }
 

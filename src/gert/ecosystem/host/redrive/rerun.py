@@ -10,6 +10,7 @@ from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.host.config.keys.trace_keys import sealing_keys
 from gert.ecosystem.host.config.ledger_location import masking_password, open_ledger
 from gert.ecosystem.host.config.variables import resolve
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.embedding.ports import Parts
 from gert.ecosystem.host.redrive.fork import Fork, StepName, fork_at
 from gert.ecosystem.host.redrive.recorded_run import Record, RedriveOptions, load_record
@@ -64,7 +65,7 @@ async def rerun(
     console = console if console is not None else Console.standard(*pausing(observers))
     source = await _source(options, environ)
     run = options.run_options(source, actor=options.actor, state_dir=options.state_dir, break_glass=options.break_glass)
-    prepared = Prepared(run, environ, parts=parts)
+    prepared = Prepared(run, environ, Workspace(stored=source.documents), parts)
     prepared.require_supported(source.start.working)
     changed = list(changes(prepared, source))
     if changed and not options.allow_changed:

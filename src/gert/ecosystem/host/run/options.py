@@ -105,10 +105,19 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A scenario that was recorded: its folder, and why it does not replay to the same, if it does not."""
+    """A scenario of a run: its folder, and why it does not replay to the same, if it does not.
+
+    problem: why it was not recorded; then there is nothing in the folder
+    """
 
     folder: str
     differs: str | None = None
+    problem: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The scenario as machines read it."""
+        problem = {"problem": self.problem} if self.problem is not None else {}
+        return {"folder": self.folder, "differs": self.differs, **problem}
 
 
 class Executed(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +198,6 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
             "trace": self.trace,
             "db": self.db,
             **({"dsn": self.dsn.name} if self.dsn is not None else {}),
-            **({"scenario": msgspec.to_builtins(self.scenario)} if self.scenario is not None else {}),
+            **({"scenario": self.scenario.as_json()} if self.scenario is not None else {}),
             **({"warning": self.warning} if self.warning is not None else {}),
         }

@@ -34,9 +34,10 @@ def read_file(path: str, most: int) -> bytes:
     except (OSError, ValueError) as problem:
         why = (getattr(problem, "strerror", None) or "it is not a path").lower()
         raise UsageError(f"`{path}` cannot be read: {why}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(f"`{path}` is not a regular file")
     with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UsageError(f"`{path}` is not a regular file")
         return file.read(most + 1)
 
 

@@ -1,6 +1,7 @@
 """Read and verify the trace of a run: in a file, on standard input, or in a ledger."""
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import ledger_of
-from gert.ecosystem.host.runs.find import find_run, no_such_run
+from gert.ecosystem.host.runs.find import LAST, find_run, no_such_run
 from gert.errors import Busy, DocumentError, TraceError, Unavailable, UsageError
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.chain import ChainReader, ChainReport
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 _CHUNK: Final = 1 << 20
 _RUNS_SHOWN: Final = 10
+_OWN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{3}-[0-9a-z]{6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,12 @@ def open_trace(
 
 
 def names_run(text: str) -> bool:
-    """Whether a text can only name a run: there is no such file, and it is not written like one."""
+    """Whether a text names a run: it is `last` or written like the ids of gert, or like no file that is there.
+
+    A file with the name of a run is meant with `./` before it.
+    """
+    if text == LAST or _OWN_ID.fullmatch(text):
+        return True
     return is_run_id(text) and not os.path.splitext(text)[1] and not os.path.lexists(text)
 
 

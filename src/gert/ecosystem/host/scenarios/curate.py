@@ -137,7 +137,7 @@ def promote(folder: Folder, *, name: str | None = None, runbook: str | None = No
 
 
 def demote(folder: Folder) -> Curated:
-    """LedgerReader a scenario: it runs only with --all."""
+    """Archive a scenario: it runs only with --all."""
     return _mark(folder, golden=False)
 
 

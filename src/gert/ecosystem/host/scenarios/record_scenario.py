@@ -93,7 +93,9 @@ class Recording:
             return Recorded(self.folder, await self._differs(setup, seen))
         except GertError as problem:
             # The run is over and recorded; that it makes no scenario must not change how it ended.
-            return Recorded(self.folder, problem.message)
+            if self.is_written:
+                return Recorded(self.folder, problem.message)
+            return Recorded(self.folder, problem=problem.message)
 
     async def _differs(self, setup: Setup, seen: RunObservation) -> str | None:
         again = await replay_again(Folder(self.folder), setup)

@@ -60,7 +60,7 @@ async def retrace(
     recording.asks = await _collect_asks(setup, record, _is_at_same_path if force else is_alike)
     recorded = await recording.write(setup, record.lines, record.answers)
     if not recording.is_written:
-        raise UsageError(f"run `{record.run_id}` makes no scenario: {recorded.differs}")
+        raise UsageError(f"run `{record.run_id}` makes no scenario: {recorded.problem}")
     return recorded
 
 

@@ -53,11 +53,15 @@ class CheckedFile(TypedDict):
 
 
 class Counts(TypedDict):
-    """Findings by severity."""
+    """Findings by severity.
+
+    skipped: YAML files in the folders that are not gert documents
+    """
 
     errors: int
     warnings: int
     notes: int
+    skipped: int
 
 
 class Validation(TypedDict):

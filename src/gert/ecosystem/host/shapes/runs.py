@@ -138,13 +138,15 @@ class RunDocument(_Came):
 
 
 class RecordedScenario(TypedDict):
-    """A scenario that was recorded.
+    """The scenario of a run.
 
     differs: why it does not replay to the same, if it does not
+    problem: why it was not recorded
     """
 
     folder: str
     differs: str | None
+    problem: NotRequired[str]
 
 
 class RunResultDocument(_Came):
@@ -156,7 +158,7 @@ class RunResultDocument(_Came):
     trace: its JSONL mirror
     db: its SQLite ledger, if --db named one
     dsn: its Postgres ledger, without a password
-    scenario: the scenario that --record wrote
+    scenario: the scenario that --record wrote, or why it could not
     warning: why the mirror is not complete
     authorization: the file with the authorization of a plan that was approved
     """

@@ -1,7 +1,9 @@
 """Write a new tool file from an example command line or a program's `--help`, with a contract to review."""
 
+import asyncio
 import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -14,12 +16,16 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.tools.example_command import ExampleAction, action_of, program_name
 from gert.ecosystem.host.tools.help_text import HelpText, read_help
 from gert.ecosystem.host.tools.tool_file import STDOUT, tool_path, write_tool
+from gert.ecosystem.process.capture import Capture
+from gert.ecosystem.process.descendants import mark_for
 from gert.ecosystem.process.environment import environment_for
 from gert.ecosystem.process.find_program import Programs
-from gert.ecosystem.process.helper import read_helper
+from gert.ecosystem.process.run_program import run_program
 from gert.errors import UsageError
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.text import os_reason
 from gert.kernel.governance.contract import UNKNOWN
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.tool import API_VERSION
@@ -157,6 +163,11 @@ def _before(file: str, name: str) -> str:
 def _added(before: str, document: dict[str, Any]) -> str:
     """The file with more actions at its end; nothing else of it changes."""
     old = load(before.encode(), kind="tool", file_name="tool").model
+    if old.meta.binary is None:
+        raise UsageError(
+            "the tool names no program of its own: each of its actions does",
+            hint="print the action with `-o -`, and add it yourself",
+        )
     if document["meta"]["binary"] != old.meta.binary:
         raise UsageError(f"the program of the tool is `{old.meta.binary}`", hint="a tool file has one program")
     for name in document["actions"]:
@@ -269,20 +280,39 @@ def _help_of(words: Sequence[str], environ: Mapping[str, str], folder: str) -> s
     if isinstance(found, Failure):
         raise UsageError(found.message, hint="name the program with --program, or give an example instead")
     try:
-        printed = read_helper(
-            [found, *command, "--help"],
-            environment_for((), environ, frozenset()),
-            limit=HELP_LIMIT,
-            timeout=HELP_TIMEOUT,
-            with_errors=True,
-        )
-    except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
+        streams, timed_out = asyncio.run(_printed([found, *command, "--help"], environ, folder))
+    except (OSError, ValueError) as problem:
+        why = os_reason(problem) if isinstance(problem, OSError) else str(problem)
         raise UsageError(f"`{' '.join(words)} --help` cannot be run: {why}", hint="give an example instead") from None
-    text = printed.stdout.decode("utf-8", "replace")
+    text = "\n".join(stream.kept for stream in streams if stream.kept)
     if not text.strip():
-        raise UsageError(f"`{' '.join(words)} --help` printed nothing", hint="give an example instead")
+        late = f" within {HELP_TIMEOUT:.0f} seconds, and was ended" if timed_out else ""
+        raise UsageError(f"`{' '.join(words)} --help` printed nothing{late}", hint="give an example instead")
     return text
+
+
+async def _printed(
+    command: Sequence[str], environ: Mapping[str, str], folder: str
+) -> tuple[tuple[Capture, Capture], bool]:
+    """What a program printed, and whether it had to be ended; nothing that it started is left running."""
+    streams: list[tuple[Capture, Capture]] = []
+    try:
+        async with asyncio.timeout(HELP_TIMEOUT):
+            await run_program(
+                command,
+                environment_for((), environ, frozenset()),
+                folder=folder,
+                redactor=Redactor(),
+                limit=HELP_LIMIT,
+                mark=mark_for("tool-new", secrets.token_hex(8)),
+                printing=lambda *both: streams.append(both),
+                leaves_nothing=True,
+            )
+    except TimeoutError:
+        for stream in streams[0]:
+            stream.close()
+        return streams[0], True
+    return streams[0], False
 
 
 __all__ = ["STDOUT", "Claims", "NewTool", "new_tool"]

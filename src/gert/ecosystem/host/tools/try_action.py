@@ -1,4 +1,4 @@
-"""Run one action of a tool under the policies of its project, and report what it did and what its contract says."""
+"""Run one action of a tool under the policies of its project and yours; report what it did against its contract."""
 
 import os
 import secrets
@@ -139,7 +139,7 @@ def _action(found: FoundTool, name: str | None) -> ToolAction:
 
 
 def _runbook(found: FoundTool, action: ToolAction, given: Mapping[str, GivenInput]) -> tuple[str, str]:
-    """A runbook with the action as its only step, and the path it has in the project of the tool; it is not written."""
+    """A runbook with the action as its only step, and the path it would have; it is not written."""
     declared = action.contract.inputs
     for name in given:
         if name not in declared:
@@ -179,8 +179,12 @@ def _runbook(found: FoundTool, action: ToolAction, given: Mapping[str, GivenInpu
 
 
 def _folder(found: FoundTool) -> str:
-    """Where the runbook would be: in the project of the tool, whose policies and settings apply, or here."""
-    return Workspace().project_root(os.path.dirname(os.path.abspath(found.file))) or os.getcwd()
+    """Where the runbook would be: in the project you are in, else in that of the tool, else here.
+
+    As for any runbook, the policies of the projects around the tool apply as well.
+    """
+    find = Workspace().project_root
+    return find(os.getcwd()) or find(os.path.dirname(os.path.abspath(found.file))) or os.getcwd()
 
 
 def _tried(

@@ -7,7 +7,7 @@ import sys
 
 def run() -> None:
     """Run `gert`; `--version` must cost no more than starting Python."""
-    if sys.argv[1:] in (["--version"], ["-V"]):
+    if sys.argv[1:] in (["--version"], ["-V"]) and sys.stdout is not None:
         from gert.ecosystem.host.config.machine.version import version_line
 
         sys.stdout.write(version_line() + "\n")

@@ -15,6 +15,7 @@ from gert.ecosystem.host.config.machine.version import version_line
 from gert.ecosystem.surfaces.cli.help import EXIT_CODES, with_completion, with_exit_codes
 from gert.ecosystem.surfaces.cli.render.output import (
     JsonOutput,
+    closed_output,
     discard_output,
     error_document,
     escape_unencodable,
@@ -138,9 +139,20 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
     given = sys.argv[1:] if arguments is None else arguments
     JsonOutput.has_result = False
+    if sys.stdout is not None:
+        return _main(given, completes=arguments is None)
+    with closed_output() as lost:
+        code = _main(given, completes=arguments is None)
+    if code == Exit.DONE and lost():
+        print_error("system error: standard output is closed", "redirect it to a file, or to /dev/null")
+        return Exit.ENGINE
+    return code
+
+
+def _main(given: list[str], *, completes: bool) -> int:
     try:
         escape_unencodable()
-        if arguments is None and COMPLETE in os.environ:
+        if completes and COMPLETE in os.environ:
             return _complete()
         # Not `group.main`: it would exit the process itself when the reader of its output has exited.
         with group.make_context("gert", list(given), color=None if has_colours() else False) as running:
@@ -186,7 +198,7 @@ def _fail(
 ) -> int:
     """Report an error: to people on standard error, and with --json to programs on standard output."""
     options = given[: given.index("--")] if "--" in given else given
-    if "--json" in options and not JsonOutput.has_result:
+    if any(each.partition("=")[0] == "--json" for each in options) and not JsonOutput.has_result:
         with suppress(OSError):
             print_json_line({"error": error_document(code, message, hint, exit_code, problem)})
             _flush()

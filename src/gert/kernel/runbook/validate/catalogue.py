@@ -69,7 +69,7 @@ _ROWS: Final = (
     ("D19", "required inputs are given", "By `inputs` or `inputs_from`, unless there is a default."),
     ("D20", "inputs fit their types", "Text is converted if no information is lost."),
     ("D21", "inputs are declared", "Governance does not see inputs that the contract does not declare."),
-    ("D22", "secrets are set", "A warning for a runbook, a note for a tool: the run may be meant for another machine."),
+    ("D22", "secrets are set", "A note: the run may be meant for another machine."),
     ("D23", "declared tools are used", "Reviewers read `tools` to see what a runbook may do."),
     ("D24", "names resolve", "To an input, a constant, an earlier step's output, a scope."),
     ("D25", "names are set on every path", "Or the template has a fallback, or the step a `when`."),
@@ -88,7 +88,7 @@ _ROWS: Final = (
     ("D38", "rules are well formed", "Matchers, one verdict, and only the keys that belong to it."),
     ("D39", "rules can be reached", "The first match decides, so a later rule may never match."),
     ("D40", "groups are known", "In the policy or the project."),
-    ("D41", "tools fit the platform", "A warning: the runbook may be meant for another system."),
+    ("D41", "tools fit the platform", "A note: the runbook may be meant for another system."),
     ("D42", "inputs are bound to known sources", "`prompt`, `env/`, `file/`, or a configured provider."),
     ("D43", "inputs respect their own limits", "Default, `enum`, `pattern`, `min`, `max`."),
     (

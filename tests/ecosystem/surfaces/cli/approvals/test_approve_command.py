@@ -62,7 +62,7 @@ def test_an_approval_is_received_and_says_how_to_resume(project: Project) -> Non
     file = ticket(project)
     ran = project.gert("approve", file.id, "--as", "bob", "--reason", "looked at it").ended(0)
     assert "approval needed for step `restart`" in ran.out
-    assert "received: your approval; 0 of 1 approval (+1 received)" in ran.out
+    assert "received: your approval, 1 of 1 needed" in ran.out
     assert "gert resume run-1" in ran.out
     (received,) = view(project, file).responses
     assert (received.response.approver, received.response.reason) == ("bob", "looked at it")
@@ -81,7 +81,7 @@ def test_what_is_shown_masks_secrets_and_steers_no_terminal(project: Project) ->
 def test_one_of_two_is_received_and_not_yet_enough(project: Project) -> None:
     file = ticket(project, min_approvers=2)
     ran = project.gert("approve", file.id, "--as", "bob").ended(0)
-    assert "0 of 2 approvals (+1 received)" in ran.out
+    assert "received: your approval, 1 of 2 needed" in ran.out
     assert "resume" not in ran.out
     ran = project.gert("approve", file.id, "--as", "BOB").ended(1)
     assert "not counted: `BOB` has already responded" in ran.out
@@ -209,7 +209,7 @@ def test_a_signed_approval_counts(project: Project, where: str) -> None:
 def test_a_key_only_the_run_can_check_is_said_to_be_one(project: Project) -> None:
     file = ticket(project, require_signed_approvals=True)
     ran = project.gert("approve", file.id, "--as", "bob", "--key", "MINE", MINE=SEED).ended(0)
-    assert "received: your approval; 0 of 1 approval" in ran.out
+    assert "received: your approval, 1 of 1 needed" in ran.out
     assert "the run verifies it before it counts" in ran.out
     said = project.gert("approve", file.id, "--as", "dan", "--key", "MINE", "--json", MINE=SEED).ended(0).said
     assert (said["signature_checked_here"], said["objection"], said["status"]) == (False, None, "pending")
@@ -297,7 +297,7 @@ def test_everything_about_a_ticket_is_shown(project: Project) -> None:
         "one of bob, dan",
         "name: web",
         "token: Bearer [REDACTED]",
-        "0 of 2 approvals (+1 received)",
+        "0 of 2 approvals counted, 1 answer received that the run has not taken yet",
         "bob approved at",
         ": fine",
         "chat: no room",

@@ -354,3 +354,19 @@ def test_a_run_that_waits_shows_where(drawn: Project) -> None:
     assert "→ Change it" in said
     assert '["→ block, group"]' in said
     assert '["repeat, at most 2 times"]' not in said
+
+
+@pytest.mark.parametrize("target", ["book.yaml", "gert-project.yaml", "notes.txt"])
+def test_no_file_but_a_diagram_is_overwritten(drawn: Project, target: str) -> None:
+    drawn.write("notes.txt", "mine")
+    before = (drawn.root / target).read_text()
+    assert "exists already, and is not a diagram" in drawn.gert("diagram", "book.yaml", "-o", target).ended(2).err
+    assert (drawn.root / target).read_text() == before
+
+
+@pytest.mark.parametrize("form", ["mermaid", "dot", "svg"])
+def test_a_diagram_is_drawn_again(drawn: Project, form: str) -> None:
+    (drawn.root / "picture").touch()
+    for _ in range(2):
+        drawn.gert("diagram", "book.yaml", "--format", form, "-o", "picture").ended(0)
+    drawn.gert("diagram", "book.yaml", "-o", "/dev/null").ended(0)

@@ -569,12 +569,42 @@ def test_the_record_may_be_elsewhere(project: Project, place: str) -> None:
     agrees(project, recorded(project, place, project.root / "elsewhere"))
 
 
+@pytest.mark.parametrize("quiet", [(), ("-q",)], ids=["aloud", "quiet"])
+def test_a_scenario_that_cannot_be_written_is_an_error_although_the_run_completed(
+    project: Project, quiet: tuple[str, ...]
+) -> None:
+    """The folder is taken while the run is under way."""
+    project.script("take", f"mkdir -p {project.root / PLACE}; touch {project.root / PLACE}/mine")
+    project.runbook(call("s", "take"), tools=["take"])
+    ran = project.exec("--record", PLACE, *quiet).ended(4)
+    assert "error: the scenario cannot be written to" in ran.err
+    assert "scenario recorded" not in ran.out
+
+
+@pytest.mark.parametrize("quiet", [(), ("-q",)], ids=["aloud", "quiet"])
+def test_a_run_that_failed_without_its_scenario_says_both(project: Project, quiet: tuple[str, ...]) -> None:
+    project.script("take", f"mkdir -p {project.root / PLACE}; touch {project.root / PLACE}/mine; exit 5")
+    project.runbook(call("s", "take"), tools=["take"])
+    ran = project.exec("--record", PLACE, *quiet).ended(3)
+    assert "error: the scenario cannot be written to" in ran.err
+    assert "exited with 5" in ran.out + ran.err
+
+
+def test_a_recording_that_succeeds_is_silent_with_quiet(project: Project) -> None:
+    project.runbook(note("one"))
+    ran = project.exec("--record", PLACE, "-q").ended(0)
+    assert (ran.out, ran.err) == ("", "")
+    assert (project.root / PLACE / "scenario.yaml").exists()
+
+
 def test_a_run_that_cannot_be_recorded_ends_as_it_ended(project: Project) -> None:
     """The folder is taken while the run is under way."""
     project.script("take", f"mkdir -p {project.root / PLACE}; touch {project.root / PLACE}/mine")
     project.runbook(call("s", "take"), tools=["take"])
-    ran = project.exec("--record", PLACE, "--json").ended(0)
-    assert "cannot be written" in ran.said["scenario"]["differs"]
+    ran = project.exec("--record", PLACE, "--json").ended(4)
+    assert ran.said["status"] == "completed"
+    assert "cannot be written" in ran.said["scenario"]["problem"]
+    assert "cannot be written" in ran.err
     assert [each.name for each in (project.root / PLACE).iterdir()] == ["mine"]
     assert [each.name for each in (project.root / PLACE).parent.iterdir()] == ["kept"]
 

@@ -185,3 +185,15 @@ def test_where_the_last_run_waits_for_no_approval_those_of_other_runs_are_listed
     said = project.gert("approve", "last").ended(2).err
     assert "waits for no approval" in said
     assert f"other runs wait: `{ticket}`" in said
+
+
+@pytest.mark.parametrize("words", [["trace", "show"], ["trace", "verify"], ["diagram"]], ids=" ".join)
+@pytest.mark.parametrize("name", ["last", "{id}"])
+def test_no_file_takes_the_place_of_a_run(made: Project, tmp_path: Path, words: list[str], name: str) -> None:
+    ended = made.runs()[0]
+    shutil.copytree(made.root, tmp_path / "copy")
+    here = Project(tmp_path / "copy")
+    file = name.format(id=ended.id)
+    (here.root / file).write_text("mine")
+    here.gert(*words, file).ended(1 if name == "last" and words[-1] == "verify" else 0)
+    assert here.gert(*words, f"./{file}").code != 0

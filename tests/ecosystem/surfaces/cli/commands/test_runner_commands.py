@@ -100,6 +100,10 @@ class TestSkill:
 
 
 class TestPlan:
+    def test_a_folder_is_no_plan(self, made: Bench) -> None:
+        ran = made.gert("plan", "show", made.root).ended(2)
+        assert f"`{made.root}` is not a regular file" in ran.err
+
     def test_the_digest_of_a_plan_is_that_of_its_file(self, made: Bench) -> None:
         file = made.create()
         said = made.gert("plan", "show", file, "--json").ended(0).said

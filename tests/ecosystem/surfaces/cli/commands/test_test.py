@@ -537,6 +537,15 @@ def test_junit_is_xml_whatever_was_found(project: Project) -> None:
     failure = suite.find("testcase[@name='failing']/failure")
     assert failure is not None
     assert "]]>" in (failure.text or "")
+    assert "\u202e" not in (project.root / "report.xml").read_text(encoding="utf-8")
+
+
+def test_a_name_cannot_be_turned_around_in_junit(project: Project) -> None:
+    chosen(project)
+    scenario(project, "a\u202eb", tool_responses=BAD)
+    project.gert("test", ".", "--junit", "report.xml").ended(0)
+    cases = ElementTree.parse(project.root / "report.xml").getroot().findall("testsuite/testcase")
+    assert "a\ufffdb" in [case.get("name") for case in cases]
 
 
 @pytest.mark.parametrize("path", ["gone/report.xml", "tools"])
@@ -647,6 +656,15 @@ def test_what_is_brought_up_to_date_is_no_failure_in_any_report(project: Project
     root = ElementTree.parse(project.root / "report.xml").getroot()
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "0", "0")
     assert not list(root.iter("failure"))
+
+
+def test_what_is_brought_up_to_date_is_marked_as_that(project: Project) -> None:
+    fork(project)
+    scenario(project, "a", tool_responses=BAD, test={"expected_code": "other"})
+    ran = project.gert("test", ".", "--update").ended(0)
+    assert "✗" not in ran.out
+    assert "✓ a " in ran.out
+    assert ran.out.index("✓ a ") < ran.out.index("other", ran.out.index("@@")) < ran.out.index("1 updated")
 
 
 def test_an_update_is_no_failure_to_stop_at(project: Project) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.ecosystem.surfaces.cli.terminal import Terminal
-from tests.ecosystem.surfaces.cli.workbench import Project
+from tests.ecosystem.surfaces.cli.workbench import Project, until
 
 from gert.ecosystem.host.tools.example_command import action_of
 from gert.ecosystem.host.tools.help_text import read_help
@@ -321,8 +321,8 @@ esac
             (["x", "--example", "df -h", "--", "df"], "two examples"),
             (["x", "--example", "'", "--", "df"], "cannot be split"),
             (["note", "--from-help"], "exists already"),
-            (["note", "--from-help", "--", "df"], "the program of the tool is"),
-            (["note", "--", "df"], "the program of the tool is"),
+            (["note", "--from-help", "--", "df"], "the tool names no program"),
+            (["note", "--", "df"], "the tool names no program"),
         ],
     )
     def test_mistakes_write_nothing(self, project: Project, words: list[str], why: str) -> None:
@@ -333,6 +333,36 @@ esac
         assert why in project.gert("tool", "new", *words).ended(2).err
         assert sorted(os.listdir(project.root / "tools")) == before
 
+    def test_a_program_that_hangs_is_ended_with_everything_that_it_started(self, project: Project) -> None:
+        """Also a process that left its session and closed its output."""
+        daemon = 'setsid sh -c "echo \\$\\$ > daemon.pid; exec sleep 300" >/dev/null 2>&1 </dev/null &'
+        program = project.write("hang", f"#!/bin/sh\n{daemon}\necho $$ > own.pid\nsleep 300\n")
+        program.chmod(0o755)
+        ran = project.gert("tool", "new", "h", "--from-help", "--program", program).ended(2)
+        assert "printed nothing within 10 seconds, and was ended" in ran.err
+        for name in ("own.pid", "daemon.pid"):
+            until(lambda name=name: not Path(f"/proc/{(project.root / name).read_text().strip()}").exists())  # type: ignore[misc]
+
+    def test_a_program_that_leaves_a_daemon_is_read_and_the_daemon_ended(self, project: Project) -> None:
+        daemon = 'setsid sh -c "echo \\$\\$ > daemon.pid; exec sleep 300" >/dev/null 2>&1 </dev/null &'
+        wait = "while [ ! -s daemon.pid ]; do sleep 0.05; done"
+        program = project.write("leave", f"#!/bin/sh\n{daemon}\n{wait}\necho 'Usage: leave SOURCE'\n")
+        program.chmod(0o755)
+        made = project.gert("tool", "new", "l", "--from-help", "--program", program, "--json").ended(0).said
+        assert made["actions"] == {"run": ["source"]}
+        until(lambda: not Path(f"/proc/{(project.root / 'daemon.pid').read_text().strip()}").exists())
+
+    def test_a_tool_without_a_program_of_its_own_gets_no_action(self, project: Project) -> None:
+        project.write("tools/say.tool.yaml", "apiVersion: tool/v0\nmeta: {name: say}\nactions: {go: {argv: [echo]}}\n")
+        ran = project.gert("tool", "new", "say", "--", "rm", "X").ended(2)
+        assert "the tool names no program of its own" in ran.err
+        assert "None" not in ran.err
+
+    def test_what_to_do_next_names_a_file_that_is_not_found_by_name(self, project: Project) -> None:
+        ran = project.gert("tool", "new", "git", "-o", "elsewhere.yaml", "--", "git", "log").ended(0)
+        assert "gert tool try elsewhere.yaml log" in ran.out
+        project.gert("tool", "try", "elsewhere.yaml", "log", "--dry-run").ended(0)
+
     def test_an_action_is_added_to_a_file_that_exists(self, project: Project) -> None:
         project.gert("tool", "new", "git", "--", "git", "log").ended(0)
         before = (project.root / "tools/git.tool.yaml").read_text()
@@ -340,6 +370,7 @@ esac
         assert "added to tools/git.tool.yaml" in added.out
         assert (project.root / "tools/git.tool.yaml").read_text().startswith(before)
         assert set(project.gert("tool", "show", "git", "--json").said["actions"][1]) >= {"name", "contract"}
+        assert "the program of the tool is `git`" in project.gert("tool", "new", "git", "--", "df").ended(2).err
         again = project.gert("tool", "new", "git", "--", "git", "log", "-n", "COUNT").ended(2)
         assert "has an action `log` already" in again.err
         project.gert("tool", "new", "git", "--action", "recent", "--", "git", "log", "-n", "COUNT").ended(0)
@@ -480,6 +511,23 @@ class TestTry:
         ran = words.gert("tool", "try", "words", "deletes", "--json").ended(3)
         assert ran.said["decision"] == "deny"
         assert not (words.root / "gone").exists()
+
+    @pytest.mark.parametrize("strict", ["here", "there"])
+    def test_policies_of_the_project_you_are_in_and_of_the_tool_both_decide(self, words: Project, strict: str) -> None:
+        here = Project(words.root / "here")
+        for place, name in (("here", "a"), ("there", "b")):
+            floor = ["floor.policy.yaml"] if place == strict else []
+            words.write(f"{place}/gert-project.yaml", {"name": name, "policies": floor})
+            words.write(f"{place}/floor.policy.yaml", FLOOR % "deny")
+        words.write("there/tools/words.tool.yaml", (words.root / "tools/words.tool.yaml").read_text())
+        ran = here.gert("tool", "try", "../there/tools/words.tool.yaml", "deletes", "--json")
+        assert ran.ended(3).said["decision"] == "deny"
+        assert not list(words.root.rglob("gone"))
+
+    def test_a_run_can_be_rerun_although_its_runbook_was_never_a_file(self, words: Project) -> None:
+        run_id = words.gert("tool", "try", "words", "count", "--var", "text=a b", "--json").ended(0).said["run_id"]
+        again = words.gert("rerun", run_id, "--from", "try", "--json").ended(0).said
+        assert again["outputs"]["try"] == {"count": 2}
 
     @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 3)])
     def test_approval_is_asked_for(self, words: Project, answer: str, code: int) -> None:

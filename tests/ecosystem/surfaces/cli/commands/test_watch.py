@@ -190,6 +190,17 @@ def test_an_error_in_a_later_round_ends_it_as_it_would_end_exec(project: Project
     ran.ended(1)
 
 
+def test_the_last_line_of_json_says_why_it_ended(project: Project) -> None:
+    """The first run makes the runbook invalid."""
+    project.script("spoil", f"echo 'steps: 1' > {project.root}/book.yaml")
+    project.runbook(call("s", "spoil"), tools=["spoil"])
+    ran = watch(project, "--json", "--keep-going", "--count", "5").ended(1)
+    first, last = map(json.loads, ran.out.splitlines())
+    assert first["status"] == "completed"
+    assert last["error"]["code"] == "invalid_document"
+    assert last["error"]["exit_code"] == 1
+
+
 def test_a_run_that_cannot_be_recorded_ends_it(project: Project) -> None:
     project.script("spoil", f"rm {project.root}/runs/ledger.db*")
     project.runbook(call("a", "spoil"), tools=["spoil"])

@@ -235,6 +235,30 @@ def test_quiet_still_says_why_a_run_did_not_complete(project: Project) -> None:
     assert "it broke" in ran.err
 
 
+def test_the_item_of_a_loop_that_failed_is_named_once(project: Project) -> None:
+    project.runbook(fails(project, for_each={"as": "i", "over": ["x"], "key": "{{ .i }}"}), tools=["note", "fails"])
+    ran = project.exec("-q").ended(3)
+    assert ran.err.count("bad[x]") == 1
+
+
+def test_several_items_of_a_loop_that_failed_are_all_named(project: Project) -> None:
+    loop = {"as": "i", "over": ["x", "y"], "key": "{{ .i }}", "parallel": True}
+    project.runbook(fails(project, for_each=loop), tools=["note", "fails"])
+    assert "`bad[x]`, `bad[y]`: " in project.exec("-q").ended(3).err
+
+
+def test_a_tool_is_no_runbook(project: Project) -> None:
+    ran = project.exec("tools/note.tool.yaml").ended(1)
+    assert "expected `kernel/v0`, found `tool/v0`: this is a gert tool, not a gert runbook" in ran.err
+    assert "`gert tool try` runs one action of a tool" in ran.err
+
+
+@pytest.mark.parametrize("name", ["care", "care.yaml"])
+def test_a_runbook_is_suggested_by_its_name(project: Project, name: str) -> None:
+    project.write("runbooks/care.yaml", "apiVersion: kernel/v0\n")
+    assert "did you mean `runbooks/care.yaml`?" in project.gert("exec", name).ended(2).err
+
+
 def test_quiet_json_is_json_alone(project: Project) -> None:
     project.runbook(note("one"))
     ran = project.exec("--json", "--quiet").ended(0)

@@ -19,6 +19,7 @@ from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.governance.approval_rules import hash_of
 
 Locate = Callable[[Subject], ProgramLocation | None]
+Lacks = Callable[[Subject], Failure | None]
 MakePlan = Callable[[ApprovalRequest, Subject], dict[str, Any] | None]
 
 CHANGED: Final = "the runbook, the tool file, the command or an input differs from the request"
@@ -31,17 +32,30 @@ class Binding:
     key: the key of the run; HMACs of secrets are made with it, and it is kept nowhere but beside the run
     locate: finds the program of a call, and the folder it would run in
     plan: makes the plan of a call that a runner executes; given the request, it makes the one that was asked for
+    lacks: finds what a call could not do without; None where another process may make it
     host: what identifies this machine
     """
 
     def __init__(
-        self, *, secrets: Mapping[str, str], key: str, host: str, locate: Locate, plan: MakePlan | None = None
+        self,
+        *,
+        secrets: Mapping[str, str],
+        key: str,
+        host: str,
+        locate: Locate,
+        plan: MakePlan | None = None,
+        lacks: Lacks | None = None,
     ) -> None:
         self._secrets = secrets
         self._key = key.encode()
         self._host = host
         self._locate = locate
         self._plan = plan
+        self._lacks = lacks
+
+    def refusal(self, subject: Subject | None) -> Failure | None:
+        """Why no approver needs to be asked: the call would fail for want of a secret."""
+        return self._lacks(subject) if self._lacks is not None and subject is not None else None
 
     def complete(self, request: ApprovalRequest, subject: Subject | None) -> ApprovalRequest:
         """The request with where the program is, the HMACs of secrets, and the hash over it."""

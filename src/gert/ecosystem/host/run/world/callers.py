@@ -10,7 +10,7 @@ from gert.ecosystem.host.config.settings import secret_variables
 from gert.ecosystem.host.config.supported import TRANSPORTS, Transport
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.process.environment import started_by, starting
+from gert.ecosystem.process.environment import missing_secret, started_by, starting
 from gert.ecosystem.rpc import Servers
 from gert.ecosystem.tools.command import CommandContext
 from gert.ecosystem.tools.extension import Extensions
@@ -19,8 +19,9 @@ from gert.ecosystem.tools.stdio import ProgramLocation
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.requests import Subject
 from gert.kernel.engine.run import secret_names
-from gert.kernel.events.runbook import RunStart
+from gert.kernel.events.runbook import Failure, RunStart
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.runbook.documents.tool import RUNNER, Tool
 from gert.kernel.runbook.program import Program
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Callers:
         self._program = program = prepared.program
         self._servers = Servers()
         root = started.root_run_id if started is not None else started_by(prepared.environ).root_run_id
+        self._environment = starting(prepared.environ, run_id, root)
 
         def printed(path: str, stream: str, text: str) -> None:
             for observer in observers:
@@ -54,7 +56,7 @@ class Callers:
 
         context = CommandContext(
             # A gert that a tool calls says which run started its run.
-            environment=starting(prepared.environ, run_id, root),
+            environment=self._environment,
             secrets=inputs.secrets,
             withheld=frozenset((*secret_names(program), *_secret_variables(program, inputs), *own_variables(prepared))),
             working=working,
@@ -90,12 +92,27 @@ class Callers:
         """Return the program of a call, where one is started for it."""
         if subject.extension is not None:
             return self.extensions.locate(subject.extension)
+        tool = self._called(subject)
+        if tool is None:
+            return None
+        return self.transports[tool.meta.transport].locate(tool, tool.actions[subject.action], subject.inputs)
+
+    def lacks(self, subject: Subject) -> Failure | None:
+        """Return a failure for the first secret that a call requires and this process does not have."""
+        tool = self._called(subject)
+        if tool is None or tool.meta.transport == RUNNER:
+            return None
+        # What an action sets itself is not taken from this environment.
+        own = dict.fromkeys(tool.actions[subject.action].env, "set")
+        return missing_secret(tool, {**self._environment, **own})
+
+    def _called(self, subject: Subject) -> Tool | None:
+        """Return the tool of a call, where gert itself calls it."""
         lookup = self._program.tool_names.get(subject.tool) if subject.tool is not None else None
         tool = lookup.tool if lookup is not None else None
-        transport = self.transports.get(tool.meta.transport) if tool is not None else None
-        if tool is None or transport is None or subject.tool in self.embedded:
+        if tool is None or tool.meta.transport not in self.transports or subject.tool in self.embedded:
             return None
-        return transport.locate(tool, tool.actions[subject.action], subject.inputs)
+        return tool
 
     def kill_all(self) -> None:
         """Kill everything that runs."""

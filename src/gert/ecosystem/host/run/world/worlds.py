@@ -231,6 +231,9 @@ class Real:
     async def _submit(self, ask: SubmitApproval) -> TicketAnswer:
         if self._binding is None:
             return await self._approvals.submit(ask)
+        lacking = self._binding.refusal(ask.subject)
+        if lacking is not None:
+            return TicketAnswer(failure=lacking)
         request = self._binding.complete(ask.request, ask.subject)
         ticket = await self._approvals.submit(msgspec.structs.replace(ask, request=request))
         if ticket.failure is not None:

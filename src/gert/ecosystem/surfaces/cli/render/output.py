@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
-from io import TextIOWrapper
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from io import RawIOBase, TextIOWrapper
 from typing import Any, Final
 
 import click
@@ -87,7 +87,7 @@ def _is_terminal() -> bool:
 
 
 class JsonOutput:
-    """Whether this command has printed its result: an error after it must not make two documents of it."""
+    """Whether this command has printed its result as one document: an error after it must not make two of it."""
 
     has_result = False
 
@@ -105,9 +105,7 @@ def print_json_line(value: Any) -> None:
     """Print a result, or one item of it, as one line of JSON; as ASCII, so that no terminal acts on it."""
     import json
 
-    line = json.dumps(value, separators=(",", ":"), default=_as_data)
-    JsonOutput.has_result = True
-    click.echo(line)
+    click.echo(json.dumps(value, separators=(",", ":"), default=_as_data))
 
 
 def _as_data(value: Any) -> Any:
@@ -146,6 +144,12 @@ def print_error(message: str, hint: str | None = None) -> None:
             click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
 
 
+def print_warning(message: str) -> None:
+    """Print a warning on standard error."""
+    with suppress(OSError):
+        click.echo(f"{click.style('warning:', fg='yellow')} {printable(message)}", err=True)
+
+
 def escape_unencodable() -> None:
     """Write an escape instead of failing if the encoding of the stream has no `✓`."""
     for stream in (sys.stdout, sys.stderr):
@@ -164,6 +168,30 @@ def discard_output() -> None:
         os.dup2(devnull, sys.stdout.fileno())
     except (OSError, ValueError):
         return  # stdout is not a real file, so there is nothing to flush
+
+
+class _Nowhere(RawIOBase):
+    """Takes what is printed while standard output is closed."""
+
+    is_written = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self.is_written = True
+        return len(data)
+
+
+@contextmanager
+def closed_output() -> Iterator[Callable[[], bool]]:
+    """Stand in for a standard output that is closed, and tell whether anything was to be printed there."""
+    nowhere = _Nowhere()
+    sys.stdout = TextIOWrapper(nowhere, encoding="utf-8", write_through=True)
+    try:
+        yield lambda: nowhere.is_written
+    finally:
+        sys.stdout = None  # as Python has it
 
 
 def plural(count: int, noun: str) -> str:

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 
-import click
-
 from gert.ecosystem.host.config.ledger_location import ledger_arguments, ledger_name
-from gert.ecosystem.host.run.options import Executed
+from gert.ecosystem.host.run.options import Executed, Recorded
 from gert.ecosystem.surfaces.cli.render.output import (
     near_path,
     plural,
     print_error,
     print_json,
     print_lines,
+    print_warning,
 )
 from gert.ecosystem.surfaces.cli.render.step_results import StepResults
 from gert.errors import Exit
@@ -29,7 +28,11 @@ def show(
 ) -> int:
     """Print the result of a run and return the exit code; the document has what else is given."""
     if executed.warning is not None:
-        click.echo(f"{click.style('warning:', fg='yellow')} {printable(executed.warning)}", err=True)
+        print_warning(executed.warning)
+    scenario = executed.scenario
+    if scenario is not None and scenario.problem is not None:
+        again = f"gert scenario new RUNBOOK NAME --run {executed.run_id}"
+        print_error(scenario.problem, f"the run itself is recorded; make a scenario of it with `{again}`")
     if as_json:
         steps = {"steps": results.steps, "outputs": results.outputs} if results is not None else {}
         print_json({**executed.as_json(), **steps, **(more or {})})
@@ -37,15 +40,22 @@ def show(
     # The findings of a dry run are its result, not progress; and --quiet must still name open tickets.
     lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)
     print_lines(lines)
+    if quiet and scenario is not None and scenario.differs is not None:
+        print_warning(_replay(scenario))
     if quiet and executed.status not in ("completed", "waiting"):
         print_error(_why(executed))
     return exit_code(executed)
 
 
 def exit_code(executed: Executed) -> int:
-    """The exit code of a run: waiting for approval is success, a denial on any path of a dry run is not."""
+    """The exit code of a run: waiting for approval is success, a denial on any path of a dry run is not.
+
+    A run that completed without the scenario that was wanted of it is not what was asked for.
+    """
     if executed.status in ("completed", "waiting"):
-        return Exit.NOT_COMPLETED if executed.denied else Exit.DONE
+        if executed.denied:
+            return Exit.NOT_COMPLETED
+        return Exit.ENGINE if executed.scenario is not None and executed.scenario.problem is not None else Exit.DONE
     return Exit.INTERRUPTED if executed.interrupted and executed.status == "cancelled" else Exit.NOT_COMPLETED
 
 
@@ -68,12 +78,13 @@ def _summary(executed: Executed) -> Iterator[str]:
     if executed.status == "waiting":
         yield from _waiting(executed)
     scenario = executed.scenario
-    if scenario is not None:
-        where = printable(scenario.folder)
-        if scenario.differs is None:
-            yield f"scenario recorded in {where}; its replay has the same outcome"
-        else:
-            yield f"scenario recorded in {where}; its replay differs: {printable(scenario.differs)}"
+    if scenario is not None and scenario.problem is None:
+        yield printable(_replay(scenario))
+
+
+def _replay(scenario: Recorded) -> str:
+    how = "has the same outcome" if scenario.differs is None else f"differs: {scenario.differs}"
+    return f"scenario recorded in {scenario.folder}; its replay {how}"
 
 
 def _waiting(executed: Executed) -> Iterator[str]:
@@ -94,4 +105,9 @@ def _why(executed: Executed) -> str:
     failure = executed.failure
     where = f" at `{path_text(executed.failed_step)}`" if executed.failed_step else ""
     ended = {"error": "ended in an error", "cancelled": "was cancelled"}.get(executed.status, "failed")
-    return f"the run {ended}{where}: {failure.message}" if failure else "the run did not complete"
+    if failure is None:
+        return "the run did not complete"
+    # A loop names the item that failed, and so does the path of the step in it.
+    item, colon, rest = failure.message.partition("`: ")
+    within = (executed.failed_step or "").startswith(item.removeprefix("`")) and item.startswith("`")
+    return f"the run {ended}{where}: {rest if colon and within else failure.message}"

@@ -2,8 +2,7 @@
 
 import difflib
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -22,7 +21,6 @@ _MARKS = {
     "skipped": ("-", None),
     "updated": ("✓", "yellow"),
 }
-_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Report:
@@ -37,8 +35,8 @@ class Report:
         self._verbose = verbose
         self._runbook: str | None = None
 
-    def tested(self, tested: Tested) -> None:
-        """Add the result of a scenario and print it."""
+    def tested(self, tested: Tested, changed: Iterable[str] = ()) -> None:
+        """Add the result of a scenario and print it, with the change of its test."""
         self.tests.append(tested)
         if self._quiet:
             return
@@ -46,11 +44,7 @@ class Report:
         if lines and tested.runbook != self._runbook:
             self._runbook = tested.runbook
             print_line(click.style(printable(tested.runbook or "without a runbook"), bold=True))
-        print_lines(lines)
-
-    def revise(self, tested: Tested) -> None:
-        """Replace the last result."""
-        self.tests[-1] = tested
+        print_lines((*lines, *changed))
 
     def covered(self, covered: Covered) -> None:
         """Add the coverage of a runbook."""
@@ -196,5 +190,5 @@ def _attribute(text: str) -> str:
 
 
 def _xml(text: str) -> str:
-    """Replace characters that XML cannot hold."""
-    return _NOT_XML.sub("\ufffd", text)
+    """Replace characters that XML cannot hold, and those that could deceive a reader of the report."""
+    return "".join(each if each in "\t\n\r" else printable(each) for each in text)

@@ -74,7 +74,10 @@ def outcome(answered: Answered, approved: bool, words: str | None, *, is_unverif
     if words is None:
         yield f"{click.style('received:', fg='yellow')} your {word} is in the drop box; its owner's run collects it"
         return
-    yield f"{click.style('received:', fg='green')} your {word}; {standing(view)}"
+    given = sum(1 for each in view.expected if each.approved)
+    how_many = f", {given} of {view.needed} needed" if approved else ""
+    closed = f"; the ticket is {view.status}" if view.status != "pending" else ""
+    yield f"{click.style('received:', fg='green')} your {word}{how_many}{closed}"
     if is_unverified:
         yield "no key to verify your signature is set here: the run verifies it before it counts"
         if not approved:
@@ -97,7 +100,8 @@ def answered_text(resume: str) -> str:
 
 def standing(view: TicketView) -> str:
     """How many approvals the run has counted, how many responses it has received, and the status."""
-    count = f"{view.approvals} of {plural(view.needed, 'approval')}{_received(view)}"
+    waiting = f", {plural(len(view.waiting), 'answer')} received that the run has not taken yet" if view.waiting else ""
+    count = f"{view.approvals} of {plural(view.needed, 'approval')} counted{waiting}"
     return count if view.status == "pending" else f"{count}, the ticket is {view.status}"
 
 

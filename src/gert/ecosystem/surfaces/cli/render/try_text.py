@@ -36,7 +36,9 @@ def print_new(made: NewTool) -> None:
     given = "".join(f" --input {printable(each)}=VALUE" for each in inputs)
     print_line("Next:")
     print_line(f"  gert validate {printable(file)}")
-    print_line(f"  gert tool try {printable(made.name)} {printable(name)}{given}")
+    # A tool is found by its name only where runbooks look for it.
+    is_found = file == os.path.join("tools", f"{made.name}.tool.yaml")
+    print_line(f"  gert tool try {printable(made.name if is_found else file)} {printable(name)}{given}")
 
 
 def print_tried(tried: Tried) -> None:

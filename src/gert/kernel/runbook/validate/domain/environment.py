@@ -53,20 +53,17 @@ def _secrets(program: Program) -> Iterator[tuple[str, Path, SecretBlock]]:
 
 
 def missing_secrets(case: Case) -> Iterator[Finding]:
-    """D22: report secrets that are not set here; the run may be meant for another machine."""
+    """D22: note secrets that are not set here; the run may be meant for another machine, and is refused on this one."""
     for need in secrets_needed(case.program, case.facts):
         if need.present is not False:
             continue
-        if need.required:
-            message = f"{need.needed_by} requires the secret `{need.env}`, which is not set here"
-            yield warning("D22", need.path, message, need.description)
-        else:
-            message = f"{need.needed_by} can use the secret `{need.env}`, which is not set here"
-            yield note("D22", need.path, message, need.description)
+        verb = "requires" if need.required else "can use"
+        message = f"{need.needed_by} {verb} the secret `{need.env}`, which is not set here"
+        yield note("D22", need.path, message, need.description)
 
 
 def tool_platforms(case: Case) -> Iterator[Finding]:
-    """D41: warn about a tool for other systems; the runbook may be meant for one of them."""
+    """D41: note a tool for other systems; the runbook may be meant for one of them."""
     if case.facts.platform is None:
         return
     for index, entry in enumerate(case.program.runbook.tools):
@@ -76,7 +73,7 @@ def tool_platforms(case: Case) -> Iterator[Finding]:
             message = (
                 f"the tool `{entry}` runs on {listing(tool.meta.platform)}, and this system is `{case.facts.platform}`"
             )
-            yield warning("D41", ("tools", index), message)
+            yield note("D41", ("tools", index), message)
 
 
 def input_bindings(case: Case) -> Iterator[Finding]:

@@ -1,5 +1,8 @@
 """`gert diagram`: draw a runbook, or a run with the way it took."""
 
+import os
+from typing import Final
+
 import click
 
 from gert.ecosystem.host.diagram.draw import FORMATS, draw, run_outline, runbook_outline
@@ -9,6 +12,9 @@ from gert.ecosystem.surfaces.cli.render.output import print_line
 from gert.errors import UsageError
 from gert.kernel.foundation.text import os_reason
 
+_MARKS: Final = (b"<svg ", b"flowchart ", b"digraph ")
+"""How a diagram begins."""
+
 
 @click.command(name="diagram", epilog="Example: gert diagram runbooks/restart-pod.yaml --format svg -o restart.svg")
 @click.argument("runbook", required=False, metavar="[RUNBOOK|RUN]")
@@ -16,7 +22,13 @@ from gert.kernel.foundation.text import os_reason
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), default="mermaid", show_default=True, help="Output format."
 )
-@click.option("--output", "-o", "file", metavar="FILE", help="Write to FILE (default: standard output).")
+@click.option(
+    "--output",
+    "-o",
+    "file",
+    metavar="FILE",
+    help="Write to FILE, new or a diagram to draw again (default: standard output).",
+)
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Add a policy file or folder.")
 @click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
 @click.option("--db", metavar="FILE", help="Read the run from this SQLite ledger.")
@@ -33,9 +45,9 @@ def command(
 ) -> int:
     """Draw a runbook, or a run with the path it took: steps, branches, lanes, loops, approvals and risk.
 
-    RUN is the id of a run, a unique prefix of it, or `last`. The colour of a border is the risk, and ⚠ an approval; a
-    box is around a loop, a group or lanes. In a run, dotted lines were not taken, and steps are coloured by their
-    result. No step is executed.
+    RUN is the id of a run, a unique prefix of it, or `last`; a file of that name is `./last`. The colour of a border is
+    the risk, and ⚠ an approval; a box is around a loop, a group or lanes. In a run, dotted lines were not taken, and
+    steps are coloured by their result. No step is executed.
     """
     if runbook is not None and run_id is None and names_run(runbook):
         runbook, run_id = None, runbook
@@ -50,9 +62,21 @@ def command(
     if file is None:
         print_line(text.removesuffix("\n"))
         return 0
+    if os.path.isfile(file) and not _is_diagram(file):
+        raise UsageError(f"`{file}` exists already, and is not a diagram", hint="choose another file")
     try:
         with open(file, "w", encoding="utf-8") as opened:
             opened.write(text)
     except OSError as problem:
         raise UsageError(f"cannot write `{file}`: {os_reason(problem)}") from None
     return 0
+
+
+def _is_diagram(file: str) -> bool:
+    """Whether a file is a diagram, which may be drawn again, or empty; no other file is overwritten."""
+    try:
+        with open(file, "rb") as opened:
+            begin = opened.read(max(map(len, _MARKS)))
+    except OSError:
+        return False
+    return not begin or begin.startswith(_MARKS)

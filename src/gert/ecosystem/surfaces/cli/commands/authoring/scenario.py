@@ -111,7 +111,7 @@ def promote_command(named: str, name: str | None, runbook: str | None, as_json: 
 @_runbook
 @_as_json
 def demote_command(named: str, runbook: str | None, as_json: bool) -> int:
-    """LedgerReader a scenario: it keeps its folder and runs only with `--all`."""
+    """Archive a scenario: it keeps its folder and runs only with `--all`."""
     return _say_curated(demote(locate(named, runbook)), as_json=as_json)
 
 

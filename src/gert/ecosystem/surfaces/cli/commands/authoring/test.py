@@ -11,10 +11,9 @@ import msgspec
 from gert.ecosystem.host.scenarios.folders import find_scenarios
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
 from gert.ecosystem.surfaces.cli.options import seconds_of
-from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_lines
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_lines
 from gert.ecosystem.surfaces.cli.render.suite_report import Report, changes, write_junit
 from gert.errors import Exit, GertError, UsageError
-from gert.kernel.foundation.text import printable
 
 RUNBOOKS_PER_WORKER = 8
 """With fewer runbooks than this, starting a worker process costs more than it saves."""
@@ -85,9 +84,8 @@ def command(
         if isinstance(found, Covered):
             report.covered(found)
             continue
-        report.tested(found)
-        tested = _updated(found, say_it=not as_json) if update and found.updates else found
-        report.revise(tested)
+        tested, changed = _updated(found) if update and found.updates else (found, [])
+        report.tested(tested, changed)
         if fail_fast and tested.verdict in ("failed", "error"):
             report.stopped = True
             break
@@ -133,19 +131,16 @@ def _default_jobs(groups: list[Group]) -> int:
     return min(os.cpu_count() or 1, len(groups) // RUNBOOKS_PER_WORKER)
 
 
-def _updated(tested: Tested, *, say_it: bool) -> Tested:
-    """Update the test of a scenario; a file that cannot be written does not stop the other scenarios."""
+def _updated(tested: Tested) -> tuple[Tested, list[str]]:
+    """Update the test of a scenario, and show the change; a file that cannot be written does not stop the others."""
     try:
-        _update(tested, say_it=say_it)
+        return msgspec.structs.replace(tested, verdict="updated"), _update(tested)
     except GertError as problem:
-        if say_it:
-            print_line(f"      {printable(problem.message)}")
-        return msgspec.structs.replace(tested, verdict="error", message=problem.message, hint=problem.hint)
-    return msgspec.structs.replace(tested, verdict="updated")
+        return msgspec.structs.replace(tested, verdict="error", message=problem.message, hint=problem.hint), []
 
 
-def _update(tested: Tested, *, say_it: bool) -> None:
-    """Show the change, then write it."""
+def _update(tested: Tested) -> list[str]:
+    """Write the change, and return how to show it."""
     from gert.ecosystem.host.config.files import is_file, read_document
     from gert.ecosystem.host.scenarios.edit import Edited, edit_file, edited, write_atomically
     from gert.kernel.runbook.writer import to_yaml
@@ -153,11 +148,9 @@ def _update(tested: Tested, *, say_it: bool) -> None:
     path = os.path.join(tested.folder, "test.yaml")
     before = read_document(path).decode("utf-8", "replace") if is_file(path) else ""
     after = edited(before, tested.updates) if before else Edited(to_yaml(tested.updates))
-    if say_it:
-        print_lines(changes(path, before, after.text))
-        if after.rewritten:
-            print_line("      the whole file is rewritten: its comments are lost")
     if before:
         edit_file(path, tested.updates)
     else:
         write_atomically(path, after.text)
+    lost = ["      the whole file was rewritten: its comments are lost"] if after.rewritten else []
+    return [*changes(path, before, after.text), *lost]

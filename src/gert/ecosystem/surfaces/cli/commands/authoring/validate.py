@@ -10,6 +10,7 @@ import click
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.operations.validation import is_valid, passes, validation_of
 from gert.ecosystem.surfaces.cli.render.output import folded, plural, print_json, print_line
+from gert.errors import UsageError
 from gert.kernel.foundation.columns import column_count
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.document import DOCUMENT_KINDS
@@ -43,26 +44,29 @@ _INDENT: Final = 4
 def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quiet: bool, kind: str | None) -> int:
     """Validate runbooks, tools, policies, projects, scenarios and tests.
 
-    FILE may be a folder: gert validates every gert document in it. `-` reads a document from standard input.
+    FILE may be a folder: gert validates every gert document in it, and every YAML file in `runbooks/`, `tools/` and
+    `policies/` of a project. `-` reads a document from standard input.
     """
-    found = _check(files, kind)
+    if as_json and form == "sarif":
+        raise UsageError("expected `--json` or `--format sarif`, found both", hint="pass only one of them")
+    workspace = Workspace()
+    found = _check(workspace, files, kind)
     if as_json or form != "text":
         checked = list(found)
         counted = Counter(finding.severity for each in checked for finding in each.findings)
         ok = passes(counted, strict=strict)
         if as_json or form == "json":
-            print_json(validation_of(checked, counted, valid=ok, strict=strict))
+            print_json(validation_of(checked, counted, valid=ok, strict=strict, skipped=workspace.skipped))
         else:
             from gert.ecosystem.surfaces.cli.render.sarif import sarif
 
             print_json(sarif(checked))
     else:
-        ok = passes(_print(found, quiet=quiet, strict=strict), strict=strict)
+        ok = passes(_print(workspace, found, quiet=quiet, strict=strict), strict=strict)
     return 0 if ok else 1
 
 
-def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
-    workspace = Workspace()
+def _check(workspace: Workspace, files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
     for file in files:
         if file == STDIN:
             source = sys.stdin.buffer.read(DEFAULT_LIMITS.size + 1)
@@ -73,7 +77,7 @@ def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
             yield from workspace.check_all([file])
 
 
-def _print(found: Iterable[Checked], *, quiet: bool, strict: bool) -> Counter[Severity]:
+def _print(workspace: Workspace, found: Iterable[Checked], *, quiet: bool, strict: bool) -> Counter[Severity]:
     """Print each file as soon as it is checked and keep only the counts: a folder may hold thousands of files."""
     counted: Counter[Severity] = Counter()
     files = 0
@@ -85,9 +89,11 @@ def _print(found: Iterable[Checked], *, quiet: bool, strict: bool) -> Counter[Se
                 _print_finding(each, finding)
         if not quiet:
             _print_verdict(each, ok=is_valid(each, strict=strict))
-    if not quiet and files > 1:
+    skipped = workspace.skipped
+    if not quiet and (files > 1 or skipped):
         said = f"{plural(counted[Severity.ERROR], 'error')}, {plural(counted[Severity.WARNING], 'warning')}"
-        print_line(f"{plural(files, 'file')}: {said}")
+        others = f"; skipped {plural(skipped, 'YAML file')} of other programs" if skipped else ""
+        print_line(f"{plural(files, 'file')}: {said}{others}")
     return counted
 
 

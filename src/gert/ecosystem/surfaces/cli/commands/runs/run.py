@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from copy import copy
 from typing import Final
 
 import click
@@ -204,8 +205,10 @@ def abandon_(
 
 for _each in (status, summaries, artifacts, export, cancel, advance, evidence, cost, diff):
     command.add_command(_each)
-for _name in ("verify-ledger", "verify"):
-    command.add_command(verify, _name)
+command.add_command(verify)
+_verify = copy(verify)
+_verify.name, _verify.epilog = "verify", (verify.epilog or "").replace("verify-ledger", "verify")
+command.add_command(_verify)
 
 
 def _followed(runs: Runs, entry: ListedRun, reading: Follower) -> Iterator[Envelope]:

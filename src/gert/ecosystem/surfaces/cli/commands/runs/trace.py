@@ -66,8 +66,8 @@ def _takes_trace(command: _Command) -> _Command:
 def command() -> None:
     """Verify, show and export the trace of a run.
 
-    A trace is a JSONL FILE, `-` for standard input, or a run of a ledger: its id, a unique prefix of it, or `last`.
-    With --db or --dsn it may be left out if the ledger has only one run.
+    A trace is a JSONL FILE, `-` for standard input, or a run of a ledger: its id, a unique prefix of it, or `last`. A
+    file with the name of a run is `./last`. With --db or --dsn it may be left out if the ledger has only one run.
     """
 
 

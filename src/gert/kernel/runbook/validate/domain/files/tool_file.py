@@ -93,7 +93,7 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
         yield from runner_meta(tool)
     if facts.platform is not None and meta.platform and facts.platform not in meta.platform:
         message = f"the tool runs on {listing(meta.platform)}, and this system is `{facts.platform}`"
-        yield warning("D41", ("meta", "platform"), message)
+        yield note("D41", ("meta", "platform"), message)
     for base, secrets in ((("secrets",), tool.secrets), (("meta", "secrets"), meta.secrets)):
         for index, secret in enumerate(secrets):
             if facts.environment is not None and secret.env not in facts.environment:
