@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 def execute(folder: Path, redirections: str = "", **environment: str) -> str:
     """Run it, where redirections are wanted with a shell; what its tool found."""
-    words = [sys.executable, "-m", "gert", "exec", "b.yaml", "--trace", "t.jsonl"]
+    words = [sys.executable, "-m", "gert", "exec", "b.yaml", "--trace", "t.jsonl", "--quiet"]
     if redirections:
         words = ["bash", "-c", f'exec "$@" {redirections}', "bash", *words]
     variables = {"PATH": os.environ["PATH"], "GERT_STATE_DIR": str(folder / "state"), **environment}
