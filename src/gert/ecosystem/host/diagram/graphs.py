@@ -76,6 +76,8 @@ class Graph:
                 exits = [left for arm, way in ways for left in self._list(arm.blocks, [way])]
             elif block.is_reached and not block.is_left:
                 self._failed.append(_Exit(block.id, "finally"))
+            if not block.falls_through:
+                exits = []
         return exits
 
     def _joined(self, exits: list[_Exit], name: str) -> None:

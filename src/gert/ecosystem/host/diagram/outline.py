@@ -36,6 +36,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     count: of several visits by a run, how many did not go well
     is_reached: whether the run came here; `is_left`, whether it went on from here
     jumps_to: the step that it may jump to; `has_jumped`, whether the run did
+    falls_through: whether the step after it may follow it
     """
 
     id: str
@@ -48,6 +49,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[Arm, ...] = ()
     jumps_to: str | None = None
     has_jumped: bool = False
+    falls_through: bool = True
     result: str | None = None
     count: str = ""
     is_reached: bool = True
@@ -125,6 +127,8 @@ class _Builder:
             verdict=visits.verdict or verdict,
             arms=self._arms(step, path),
             jumps_to=step.next.step if step.next is not None else None,
+            # A bounded jump is over at some time, and a step that is left out does not jump.
+            falls_through=step.next is None or step.next.max is not None or step.when is not None,
             has_jumped=self._way is not None and path in self._way.jumps,
             result=result,
             count=visits.count_text,

@@ -78,6 +78,7 @@ class _Drawing:
                     self.arrow(axis, y, y + _GAP, is_taken=blocks[index - 1].is_left and block.is_reached)
                 y += _GAP
             y, is_open = self.draw(block, axis, y)
+            is_open = is_open and block.falls_through
         return y, is_open
 
     def draw(self, block: Block, axis: float, top: float) -> tuple[float, bool]:

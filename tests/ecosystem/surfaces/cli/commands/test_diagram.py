@@ -370,3 +370,32 @@ def test_a_diagram_is_drawn_again(drawn: Project, form: str) -> None:
     for _ in range(2):
         drawn.gert("diagram", "book.yaml", "--format", form, "-o", "picture").ended(0)
     drawn.gert("diagram", "book.yaml", "-o", "/dev/null").ended(0)
+
+
+@pytest.mark.parametrize(
+    ("step", "falls_through"),
+    [
+        pytest.param("next: c", False, id="a jump that is always taken"),
+        pytest.param("next: {step: c, max: 2}", True, id="a bounded jump"),
+        pytest.param('when: "{{ eq .x 1 }}", next: c', True, id="a step that may be left out"),
+    ],
+)
+def test_a_jump_forward_leaves_out_what_is_between(project: Project, step: str, falls_through: bool) -> None:
+    project.write(
+        "jump.yaml",
+        f"""
+apiVersion: kernel/v0
+meta: {{name: jump, inputs: {{x: {{type: int, default: 1}}}}}}
+steps:
+  - {{id: a, type: assert, assert: [{{type: equals, value: "1", expected: "1"}}], {step}}}
+  - {{id: b, type: assert, assert: [{{type: equals, value: "1", expected: "1"}}]}}
+  - {{id: c, type: end, outcome: {{category: resolved, code: ok}}}}
+""",
+    )
+    said = project.gert("diagram", "jump.yaml").ended(0).out
+    assert ("s1 --> s2" in said) is falls_through
+    assert '|"next"| s3' in said
+    drawn = project.gert("diagram", "jump.yaml", "--format", "svg").ended(0).out
+    bounded = project.gert("diagram", "jump.yaml", "--format", "dot").ended(0).out
+    assert ("s1 -> s2" in bounded) is falls_through
+    assert drawn.count('class="jump"') == 1
