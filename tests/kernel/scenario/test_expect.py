@@ -121,6 +121,61 @@ def test_the_key_of_an_item_may_be_any_text(key: str, is_escaped: bool) -> None:
     assert found.name == "must_not_reach"
 
 
+LOOPED = {
+    "id": "grp",
+    "type": "group",
+    "for_each": {"as": "each", "over": ["x/y", "z"], "key": "{{ .each }}"},
+    "steps": [call("say"), call("skipped", when="{{ false }}")],
+}
+INSIDE = {"type": "branch", "branches": [{"condition": "{{ true }}", "label": "full", "steps": [LOOPED]}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_reached"),
+    [
+        ("say", True),
+        ("grp/say", True),
+        ("grp[x/y]/say", True),
+        ("grp[x%2Fy]/say", True),
+        ("full/grp[z]/say", True),
+        ("branch#1/full/grp[x/y]/say", True),
+        ("branch#1/full/grp/say", True),
+        ("grp[other]/say", False),
+        ("say[0]", False),
+        ("rp/say", False),
+        ("grp[x/y]/skipped", False),
+    ],
+)
+def test_a_step_is_named_by_the_end_of_its_path_with_or_without_items(name: str, is_reached: bool) -> None:
+    _, seen, script = play(program(INSIDE), scenario(tool_responses={"say": {"stdout": "x=1"}}))
+    reached = differences(expectations(must_reach=[name]), seen, script.missing)
+    avoided = differences(expectations(must_not_reach=[name]), seen, script.missing)
+    assert (bool(list(reached)), bool(list(avoided))) == (not is_reached, is_reached)
+    if is_reached:
+        met = expectations(expected_decisions={name: "allow"}, expected_risk={name: "low"})
+        assert list(differences(met, seen, script.missing)) == []
+
+
+@pytest.mark.parametrize(("answers", "is_reached"), [([False, False], False), ([True, False], True)])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_loop_is_reached_if_one_of_its_items_ran(answers: list[bool], is_reached: bool, parallel: bool) -> None:
+    looped = call("a", for_each={"as": "each", "over": ["x", "y"], "parallel": parallel}, continue_on_fail=True)
+    asked = program(looped, governance={"rules": [{"default": "require-approval"}]})
+    given = scenario(
+        tool_responses={"a": {"stdout": "x=1"}},
+        approvals={f"a[{at}]": {"approved": approved} for at, approved in enumerate(answers)},
+    )
+    _, seen, _ = play(asked, given)
+    assert seen.is_reached("a") is is_reached
+    assert seen.is_reached("a[0]") is is_reached
+    assert not seen.is_reached("a[1]")
+
+
+def test_a_loop_without_items_is_reached() -> None:
+    _, seen, _ = play(program(call("a", for_each={"as": "each", "over": []})), scenario())
+    assert seen.is_reached("a")
+
+
 def test_every_difference_is_named_in_the_order_of_the_document() -> None:
     answers = scenario(tool_responses={"a": {"stdout": "x=1"}})
     _, seen, script = play(program(call("a")), answers, ("step_retry a",))

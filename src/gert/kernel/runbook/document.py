@@ -33,15 +33,9 @@ DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
     "secrets-policy": DocumentKind("gert secrets policy", skill.SecretsPolicy, skill.POLICY_API_VERSION),
     "project": DocumentKind("gert project", project.Project, None, (project.PROJECT_FILE,)),
     "config": DocumentKind("gert configuration", project.Config, None, project.CONFIG_FILES),
-    "scenario": DocumentKind(
-        "gert scenario", scenario.Scenario, None, ("scenario.yaml", "scenario.yml"), ("tool_responses",)
-    ),
+    "scenario": DocumentKind("gert scenario", scenario.Scenario, None, ("scenario.yaml",), ("tool_responses",)),
     "test": DocumentKind(
-        "gert test",
-        expectations.Expectations,
-        None,
-        ("test.yaml", "test.yml"),
-        ("expected_outcome", "must_reach"),
+        "gert test", expectations.Expectations, None, ("test.yaml",), ("expected_outcome", "must_reach")
     ),
 }
 

@@ -121,8 +121,8 @@ def changes_since(expected: Expectations | None, after: RunObservation) -> Chang
         reached=tuple(name for name in expected.must_not_reach if after.is_reached(name)),
         unreached=tuple(name for name in expected.must_reach if not after.is_reached(name)),
         meta=tuple(_unmatched(expected.expected_meta, lambda name: (name in _meta(after), _meta(after).get(name)))),
-        decisions=tuple(_expected_decisions(expected.expected_decisions, after.decisions, after)),
-        risks=tuple(_expected_decisions(expected.expected_risk, after.risks, after)),
+        decisions=tuple(_expected_decisions(expected.expected_decisions, 0, after)),
+        risks=tuple(_expected_decisions(expected.expected_risk, 1, after)),
         outputs=tuple(_unmatched(expected.expected_outputs, after.output)),
     )
 
@@ -203,13 +203,11 @@ def _decision_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> It
             yield Changed(name, before[name].word, after[name].word)
 
 
-def _expected_decisions(
-    expected: Mapping[str, str], found: Mapping[str, Any], seen: RunObservation
-) -> Iterator[Changed]:
+def _expected_decisions(expected: Mapping[str, str], at: int, seen: RunObservation) -> Iterator[Changed]:
     for step, word in expected.items():
-        decided = found.get(seen.spelled(step))
-        if decided is not None and decided.word != word:
-            yield Changed(step, word, decided.word)
+        decided = seen.decision_on(step)
+        if decided is not None and decided[at].word != word:
+            yield Changed(step, word, decided[at].word)
 
 
 def _unmatched(expected: Mapping[str, Any], find: Callable[[str], tuple[bool, Any]]) -> Iterator[Changed]:

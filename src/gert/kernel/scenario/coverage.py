@@ -1,26 +1,15 @@
 """Coverage: the steps, arms and outcomes of a runbook that its scenarios reach, and those that none does."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from gert.kernel.events.path import child, split
-from gert.kernel.runbook.documents.steps import (
-    Arm,
-    BranchStep,
-    EndStep,
-    GroupStep,
-    Lane,
-    ParallelStep,
-    RepeatStep,
-    Step,
-)
+from gert.kernel.runbook.documents.steps import BranchStep, EndStep, RepeatStep, Step
+from gert.kernel.runbook.places import ANY, inner_lists, step_name
 from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.observed import RunObservation
-
-ANY = "*"
-"""The segment for every iteration of a repeat."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -75,9 +64,8 @@ class Coverage:
         return Part(len(known) - len(missed), missed)
 
     def _list(self, steps: tuple[Step, ...], prefix: str | None) -> None:
-        # The names steps have in a run: their id, or their type and position.
         for number, step in enumerate(steps, 1):
-            place = child(prefix, step.id or f"{step.type}#{number}")
+            place = child(prefix, step_name(step, number))
             if isinstance(step, EndStep):
                 self._ends[place] = f"{step.outcome.category} ({step.outcome.code.source}) at {place}"
             else:
@@ -85,7 +73,7 @@ class Coverage:
             self._inside(step, place)
 
     def _inside(self, step: Step, place: str) -> None:
-        for segment, inner in _lists(step):
+        for segment, inner in inner_lists(step):
             if isinstance(step, BranchStep) and segment is not None:
                 self._arms[place, segment] = f"{place}: {segment}"
             self._list(inner, place if segment is None else child(place, segment))
@@ -101,14 +89,3 @@ class Coverage:
                 place = child(place, ANY if place in self._repeats else name)
             known = self._places[path] = place or ""
         return known
-
-
-def _lists(step: Step) -> Iterator[tuple[str | None, tuple[Step, ...]]]:
-    """Yield the lists inside a step, with the segment of each in a path; a group has no segment."""
-    if isinstance(step, (BranchStep, ParallelStep)):
-        branches: tuple[Arm | Lane, ...] = step.branches
-        yield from zip(step.names, (each.steps for each in branches), strict=True)
-    elif isinstance(step, RepeatStep):
-        yield ANY, step.body
-    elif isinstance(step, GroupStep):
-        yield None, step.steps

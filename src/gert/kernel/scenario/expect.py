@@ -169,15 +169,11 @@ def _expected_text(want: Any) -> str:
 
 
 def _decisions(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
-    for step, risk in expected.expected_risk.items():
-        found = seen.risks.get(seen.spelled(step))
-        yield from _same(
-            f"expected_risk.{step}", risk, found.word if found is not None else None, _undecided_hint(found)
-        )
-    for step, verdict in expected.expected_decisions.items():
-        decision = seen.decisions.get(seen.spelled(step))
-        word = decision.word if decision is not None else None
-        yield from _same(f"expected_decisions.{step}", verdict, word, _undecided_hint(decision))
+    for section, at in (("expected_risk", 1), ("expected_decisions", 0)):
+        for step, word in getattr(expected, section).items():
+            found = seen.decision_on(step)
+            said = found[at].word if found is not None else None
+            yield from _same(f"{section}.{step}", word, said, _undecided_hint(found))
 
 
 def _undecided_hint(found: object) -> str | None:

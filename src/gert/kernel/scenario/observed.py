@@ -1,7 +1,9 @@
 """Summarizes the events of a run: how it ended, the steps it visited, their outputs, and decisions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Self
 from urllib.parse import unquote
 
 from gert.kernel.events.envelope import Envelope
@@ -10,6 +12,7 @@ from gert.kernel.events.runbook import (
     BranchEnter,
     ContractViolation,
     Failure,
+    ForEachStart,
     GovernanceDecision,
     Outcome,
     OutcomeResolved,
@@ -43,6 +46,11 @@ class RunObservation:
         self.duration: str | None = None
         self.visited: dict[str, None] = {}
         self._spelled: dict[str, str] = {}
+        self._names: set[str] = set()
+        self._named = 0
+        self._loops: dict[str, bool] = {}
+        self._times: Counter[str] = Counter()
+        self._decided_at: dict[str, tuple[Verdict, Risk]] = {}
         self.paths: dict[str, None] = {}
         self.arms: dict[tuple[str, str], None] = {}
         self.ends: dict[str, Outcome] = {}
@@ -95,18 +103,49 @@ class RunObservation:
         self.runbook, self.runbook_hash = payload.runbook, payload.runbook_hash
 
     def is_reached(self, name: str) -> bool:
-        """Return whether a step ran, by id or path, as in events or as people write the keys of items."""
-        return any(each in self.visited or each in self.paths for each in (name, self.spelled(name)))
+        """Return whether a step ran, by its id or the end of its path; items may be left out."""
+        if name in self.visited or name in self.paths:
+            return True
+        if "/" not in name and "[" not in name:
+            return False
+        if self._named != len(self.paths):
+            self._named = len(self.paths)
+            self._names = {each for path in self.paths for each in _spellings(path)}
+        return name in self._names
+
+    def decision_on(self, name: str) -> tuple[Verdict, Risk] | None:
+        """Return the strictest decision on a step, and its highest risk, by its id or the end of its path."""
+        step = self.spelled(name)
+        if step in self.decisions:
+            return self.decisions[step], self.risks[step]
+        found = [each for path, each in self._decided_at.items() if name in set(_spellings(path))]
+        return (max(verdict for verdict, _ in found), max(risk for _, risk in found)) if found else None
 
     def spelled(self, name: str) -> str:
         """Return a name as it is in events: people write `step[a/b]`, events have `step[a%2Fb]`."""
         return self._spelled.get(name, name)
 
+    def _loop(self, payload: ForEachStart, path: str) -> None:
+        """Take back that a loop with items was reached: it is, once one of them ran."""
+        if payload.item_count == 0 or path in self._loops:
+            return
+        self._loops[path] = False
+        if self.paths.pop(path, self) is None:
+            self._times[payload.step_id] -= 1
+            if not self._times[payload.step_id]:
+                del self.visited[payload.step_id]
+
     def _visit(self, step_id: str, path: str) -> None:
-        self.visited[step_id] = None
-        if step_id.endswith("]"):
-            self.visited[step_id.partition("[")[0]] = None
-        self.paths[path] = None
+        if not self._loops.get(path, True):
+            return
+        for at in (match.start() for match in _ITEM.finditer(path)):
+            self._loops[path[:at]] = True
+        names = (step_id.partition("[")[0], step_id) if step_id.endswith("]") else (step_id,)
+        for name in names:
+            self.visited[name] = None
+        if path not in self.paths:
+            self.paths[path] = None
+            self._times.update(names)
 
     def _step_start(self, payload: StepStart, path: str) -> None:
         self._visit(payload.step_id, path)
@@ -124,8 +163,9 @@ class RunObservation:
     def _end(self, payload: OutcomeResolved, path: str) -> None:
         self.ends[path] = payload.structured_outcome
 
-    def _decided(self, payload: GovernanceDecision, _: str) -> None:
+    def _decided(self, payload: GovernanceDecision, path: str) -> None:
         verdict, risk = _VERDICTS[payload.decision], _RISKS[payload.risk_level]
+        self._decided_at[path] = verdict, risk
         step = payload.step_id
         for name in (step, step.partition("[")[0]) if step.endswith("]") else (step,):
             self.decisions[name] = max(verdict, self.decisions.get(name, verdict))
@@ -145,6 +185,7 @@ _FOLDS: Mapping[type[Payload], Callable[[RunObservation, Any, str], None]] = {
     RunStart: RunObservation._start,
     StepStart: RunObservation._step_start,
     StepComplete: RunObservation._step_complete,
+    ForEachStart: RunObservation._loop,
     BranchEnter: RunObservation._branch,
     OutcomeResolved: RunObservation._end,
     GovernanceDecision: RunObservation._decided,
@@ -152,6 +193,20 @@ _FOLDS: Mapping[type[Payload], Callable[[RunObservation, Any, str], None]] = {
     RunComplete: RunObservation._complete,
 }
 _KNOWN = frozenset(each.type for each in _FOLDS)
+
+
+_ITEM: Final = re.compile(r"\[")
+_MOST_SPELLINGS: Final = 256
+
+
+def _spellings(path: str) -> Iterator[str]:
+    """Yield the ways to write the path of a call: its end, with or without items, as in events or as people read it."""
+    ends = [""]
+    for segment in reversed(path.split("/")):
+        names = (segment, segment.partition("[")[0])
+        ways = dict.fromkeys(each for name in names for each in (name, unquote(name)))
+        ends = [f"{way}/{end}" if end else way for way in ways for end in ends][:_MOST_SPELLINGS]
+        yield from ends
 
 
 def _event(text: str) -> tuple[str, str | None]:

@@ -1,10 +1,8 @@
 """Updates the expectations of a test so that its run passes, without adding new ones."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from gert.kernel.governance.risk import Risk
-from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.scenario.expect import COMPLETED, expects, literal, matches
 from gert.kernel.scenario.observed import RunObservation
@@ -31,8 +29,8 @@ def updates(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
     maps = {
         "expected_outputs": _values(expected.expected_outputs, seen.output),
         "expected_meta": _values(expected.expected_meta, lambda name: _meta(seen, name)),
-        "expected_risk": _words(expected.expected_risk, seen.risks, seen),
-        "expected_decisions": _words(expected.expected_decisions, seen.decisions, seen),
+        "expected_risk": _words(expected.expected_risk, 1, seen),
+        "expected_decisions": _words(expected.expected_decisions, 0, seen),
     }
     for name, value in (lists | maps).items():
         old = getattr(expected, name)
@@ -45,8 +43,9 @@ def updates(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
     return changes
 
 
-def _words(expected: Iterable[str], found: Mapping[str, Risk | Verdict], seen: RunObservation) -> dict[str, str]:
-    return {name: found[seen.spelled(name)].word for name in expected if seen.spelled(name) in found}
+def _words(expected: Iterable[str], at: int, seen: RunObservation) -> dict[str, str]:
+    found = ((name, seen.decision_on(name)) for name in expected)
+    return {name: decided[at].word for name, decided in found if decided is not None}
 
 
 def _meta(seen: RunObservation, name: str) -> tuple[bool, Any]:

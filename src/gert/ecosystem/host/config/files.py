@@ -130,6 +130,17 @@ def is_found_below(root: str, path: str) -> bool:
     return is_named and all(map(is_searched, folders))
 
 
+UNREAD: Final = ("scenario.yml", "test.yml")
+
+
+def require_read(folder: str) -> None:
+    """Refuse the folder of a scenario with a file that looks like one of gert's, and that no command reads."""
+    for name in UNREAD:
+        other = os.path.join(folder, name)
+        if os.path.lexists(other) and runbook_of(folder) is not None:
+            raise DocumentError(f"`{other}` is not read", hint=f"rename it to `{os.path.splitext(name)[0]}.yaml`")
+
+
 def yaml_files(folder: str) -> Iterator[str]:
     """Find every YAML file below a folder in a stable order; skip hidden folders and dependencies."""
     for where, folders, files in os.walk(folder):

@@ -8,10 +8,12 @@ import msgspec
 from gert.ecosystem.host.config.files import (
     DOCUMENT_FOLDERS,
     SCENARIOS,
+    UNREAD,
     is_file,
     is_found_below,
     is_there,
     read_document,
+    require_read,
     runbook_of,
     yaml_files,
 )
@@ -75,6 +77,8 @@ class Workspace:
         self, file: str, *, source: bytes | None = None, kind: str | None = None, runbook: Program | None = None
     ) -> Checked:
         """Validate one file; a scenario against `runbook`, or the runbook it belongs to."""
+        if source is None and os.path.basename(file) in UNREAD:
+            require_read(os.path.dirname(file))
         source = self._source(file) if source is None else source
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.config.files import SCENARIOS, is_file, is_searched, runbook_of
+from gert.ecosystem.host.config.files import SCENARIOS, is_file, is_searched, require_read, runbook_of
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, UsageError
@@ -70,6 +70,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def load(workspace: Workspace, folder: Folder, program: Program) -> Loaded:
     """Read a scenario and its expectations, or raise their first error."""
+    require_read(folder.path)
     if not is_file(folder.scenario):
         raise UsageError(f"there is no `{SCENARIO_FILE}` in `{folder.path}`")
     scenario = require_sound(workspace.check(folder.scenario, kind="scenario", runbook=program)).document.model
@@ -107,7 +108,9 @@ def scenarios_of(runbook: str) -> list[Folder]:
         return []
     except OSError as problem:
         raise DocumentError(f"`{below}` cannot be read: {os_reason(problem)}") from None
-    folders = (Folder(os.path.join(below, name), runbook) for name in names)
+    folders = [Folder(os.path.join(below, name), runbook) for name in names]
+    for each in folders:
+        require_read(each.path)
     return [each for each in folders if os.path.lexists(each.scenario) and not os.path.isdir(each.scenario)]
 
 
@@ -156,6 +159,7 @@ def _text(path: str) -> str:
 def _below(top: str) -> Iterator[Folder]:
     for where, folders, files in os.walk(top, onerror=_unreadable):
         folders[:] = sorted(name for name in folders if is_searched(name))
+        require_read(os.path.normpath(where))
         if SCENARIO_FILE in files:
             path = os.path.normpath(where)
             yield Folder(path, runbook_of(path))

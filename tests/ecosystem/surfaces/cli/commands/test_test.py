@@ -739,3 +739,24 @@ def big(project: Project) -> Ran:
         check=False,
     )
     return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode()).ended(0)
+
+
+@pytest.mark.parametrize("name", ["test.yml", "scenario.yml"])
+def test_a_file_that_is_not_read_is_an_error(project: Project, name: str) -> None:
+    """Otherwise a test with a wrong name passes, whatever it expects."""
+    project.runbook(note("one"))
+    folder = scenario(project, tool_responses={"note": {"stdout": "noted x"}}, test={"expected_status": "completed"})
+    (folder / name).write_text("expected_code: bogus\n")
+    for words in (["test", folder], ["test", "."], ["scenario", "list"], ["validate", "."]):
+        ran = project.gert(*words).ended(1)
+        assert f"{name}` is not read" in ran.out + ran.err
+    (folder / "scenario.yaml").unlink()
+    assert "is not read" in project.gert("test", "book.yaml").ended(1).err
+
+
+def test_files_of_other_programs_may_have_any_name(project: Project) -> None:
+    project.runbook(note("one"))
+    scenario(project, tool_responses={"note": {"stdout": "noted x"}}, test={"expected_status": "completed"})
+    project.write("ci/test.yml", "jobs: {}\n")
+    project.gert("test", ".").ended(0)
+    project.gert("validate", ".").ended(0)

@@ -10,6 +10,7 @@ from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
 from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep
 from gert.kernel.runbook.finding import Finding, Path, error, warning
+from gert.kernel.runbook.places import Place, is_place, places_of, segments_of
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.evidence import check_pattern
@@ -95,14 +96,30 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
             yield error("D61", ("expected_events", index), f"there is no event `{shorten(kind)}`", hint)
     if program is None:
         return
+    places = list(places_of(program))
     for section in ("must_reach", "must_not_reach"):
         for index, name in enumerate(getattr(expectations, section)):
-            if _step_of(name) not in program.by_id:
-                yield _unknown("step", name, program.by_id, (section, index), rule="D61")
+            yield from _named_step(name, (section, index), program, places)
     for section in ("expected_risk", "expected_decisions"):
         for name in getattr(expectations, section):
-            if _step_of(name) not in program.by_id:
-                yield _unknown("step", name, program.by_id, (section, name), rule="D61")
+            yield from _named_step(name, (section, name), program, places)
+
+
+def _named_step(name: str, path: Path, program: Program, places: list[tuple[Place, ...]]) -> Iterator[Finding]:
+    """D61: a step exists, and where it is said to be; otherwise a `must_not_reach` could not fail."""
+    step = _step_of(name)
+    if step not in program.by_id:
+        yield _unknown("step", name, program.by_id, path, rule="D61")
+        return
+    segments = segments_of(name)
+    # Labels of arms may be any text; one with such characters cannot be told from a path.
+    is_odd = any(character in each.name for place in places for each in place for character in "/[]%")
+    if segments is None or is_odd or any(is_place(segments, place) for place in places):
+        return
+    [known] = [place for place in places if place[-1].name == step][:1] or [()]
+    shown = "/".join(f"{each.name}[…]" if each.has_items else each.name for each in known)
+    message = f"there is no step at `{shorten(name)}`"
+    yield error("D61", path, message, f"`{step}` is at `{shown}`", on_key=not isinstance(path[-1], int))
 
 
 def _missing_inputs(scenario: Scenario, inputs: Mapping[str, InputBlock]) -> Iterator[Finding]:
