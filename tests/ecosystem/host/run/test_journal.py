@@ -32,7 +32,6 @@ from gert.kernel.engine.requests import (
     TicketAnswer,
     ToolAnswer,
 )
-from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import GENESIS, read_chain
 from gert.kernel.events.envelope import Envelope, decode
@@ -44,6 +43,7 @@ from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key
 from gert.kernel.governance.approval import Response
 from gert.kernel.ledger.record import Batch, hash_answer
+from gert.kernel.template.unknown import UNKNOWN
 
 RUN = "run-1"
 SHARED = parse_key("a shared secret for tests", "shared")

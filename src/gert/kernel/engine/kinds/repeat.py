@@ -6,10 +6,10 @@ from gert.kernel.engine.frame import Frame, RunBlock
 from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import DONE, Result, block_result, failed
 from gert.kernel.engine.state import REPEAT, State
-from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import Failure, RepeatIteration, RepeatStart
 from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.template import Template
+from gert.kernel.template.unknown import UNKNOWN
 
 MAX_EXPLORED: Final = 100
 """The most iterations to explore while the condition to stop is unknown."""
