@@ -75,6 +75,7 @@ def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
             item_count=1,
             parallel=block.parallel,
             variable=block.as_,
+            explored=True,
         )
     )
     state = frame.state.fork(uncertain=True)
