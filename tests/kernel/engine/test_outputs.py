@@ -11,12 +11,12 @@ from gert.kernel.engine.outputs import keep_declared
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.engine.results import Result
 from gert.kernel.engine.state import State
-from gert.kernel.engine.symbolic import Unknown
 from gert.kernel.events.runbook import ContractViolation, Failure, RunStart
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy, Rule
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.program import Program, ToolLookup
+from gert.kernel.template.unknown import Unknown
 
 END = {"type": "end", "outcome": {"category": "resolved", "code": "x"}}
 DENY = Policy(name="p", rules=(Rule(contract_violations="deny"),))

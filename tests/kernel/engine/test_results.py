@@ -6,9 +6,9 @@ import pytest
 
 from gert.kernel.engine.kinds.parallel import join_lanes
 from gert.kernel.engine.results import DONE, FAILED, NEVER_CONTINUED, Result, block_result, failed, status_of
-from gert.kernel.engine.symbolic import Unknown
 from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.events.vocabulary import FailureKind
+from gert.kernel.template.unknown import Unknown
 
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 OUTCOME = Outcome("resolved", "fine")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.soak import examples
 
 from gert.kernel.engine.state import State
-from gert.kernel.engine.symbolic import UNKNOWN, Unknown, is_unknown
+from gert.kernel.template.unknown import UNKNOWN, Unknown, is_unknown
 
 NAMES = st.sampled_from(["a", "b", "c"])
 IDS = st.sampled_from(["a", "s1", "s2"])

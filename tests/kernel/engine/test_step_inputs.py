@@ -10,13 +10,13 @@ from gert.kernel.engine.clock import Clock
 from gert.kernel.engine.frame import Frame, LaneContext, Run, Setup
 from gert.kernel.engine.state import State
 from gert.kernel.engine.step_inputs import error_line, inputs_for
-from gert.kernel.engine.symbolic import UNKNOWN, is_unknown
 from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.steps import ToolStep
 from gert.kernel.runbook.program import Program, ToolLookup
+from gert.kernel.template.unknown import UNKNOWN, is_unknown
 
 END = {"type": "end", "outcome": {"category": "resolved", "code": "x"}}
 TYPES = {name: {"type": name} for name in ("string", "int", "float", "bool", "list", "object", "any")}

@@ -9,16 +9,9 @@ from hypothesis import strategies as st
 from tests.soak import examples
 
 from gert.errors import TemplateError
-from gert.kernel.engine.symbolic import (
-    UNKNOWN,
-    GuardedState,
-    Unknown,
-    UnknownRead,
-    any_reads_unknown,
-    is_unknown,
-    reads_unknown,
-)
+from gert.kernel.engine.symbolic import any_reads_unknown, reads_unknown
 from gert.kernel.template import parse, render
+from gert.kernel.template.unknown import UNKNOWN, GuardedState, Unknown, UnknownRead, is_unknown
 
 DATA: dict[str, Any] = {
     "known": "yes",

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.soak import examples
 
 from gert.errors import TraceError
-from gert.kernel.engine.symbolic import UNKNOWN, Unknown
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, encode_payload
 from gert.kernel.events.payload import Payload, to_data
@@ -20,6 +19,7 @@ from gert.kernel.events.runbook import EVENTS
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.values import MAX_INTEGER
 from gert.kernel.runbook.tree import Map, Seq
+from gert.kernel.template.unknown import UNKNOWN, Unknown
 
 HEAD = "ab" * 32
 NOW = "2026-02-28T14:30:00.000001Z"

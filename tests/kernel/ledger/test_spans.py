@@ -85,6 +85,12 @@ def test_the_spans_of_a_runbook_run_are_its_steps_lanes_and_approvals(file: Path
     tickets = {event.data["ticket_id"] for event in events if event.type == "approval_submitted"}
     assert {span.attributes["gert.ticket.id"] for span in spans if span.name == "approval"} == tickets
 
+    # A loop has the number of its items, unless that is unknown.
+    counts = Counter(e.data["item_count"] for e in events if e.type == "for_each_start" and "explored" not in e.data)
+    assert (
+        Counter(span.attributes["gert.loop.items"] for span in spans if "gert.loop.items" in span.attributes) == counts
+    )
+
     # A step that is denied or fails has the status of an error, and its span says why.
     for event in events:
         failure = event.data.get("failure") if event.type == "step_complete" else None

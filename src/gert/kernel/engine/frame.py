@@ -13,15 +13,7 @@ from gert.kernel.engine.plan import Planner
 from gert.kernel.engine.requests import Answer, AwaitApproval, CollectEvidence, Emit, Request, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import State
-from gert.kernel.engine.symbolic import (
-    UNKNOWN,
-    GuardedState,
-    Unknown,
-    UnknownRead,
-    any_reads_unknown,
-    reads_unknown,
-    unwrap,
-)
+from gert.kernel.engine.symbolic import any_reads_unknown, reads_unknown
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
 from gert.kernel.events.payload import Payload
@@ -37,6 +29,8 @@ from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import Template, condition, evaluate, render, render_value
 from gert.kernel.template import render_text as text_of
+from gert.kernel.template.partial import render_known_parts
+from gert.kernel.template.unknown import UNKNOWN, GuardedState, Unknown, UnknownRead, unwrap
 
 A = TypeVar("A", bound=Answer)
 
@@ -379,7 +373,7 @@ class Frame(msgspec.Struct, frozen=True):
         except UnknownRead:
             pass
         try:
-            return UNKNOWN if template.is_value else Unknown(render(template, self.data))
+            return UNKNOWN if template.is_value else Unknown(render_known_parts(template, self.data))
         except TemplateError:
             return UNKNOWN
 

@@ -11,13 +11,13 @@ from gert.kernel.engine.lanes import ScopeClaims, is_serialized, run_after
 from gert.kernel.engine.requests import RunLanes, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state_maps import StateMap, facts_of, outputs_of
-from gert.kernel.engine.symbolic import UNKNOWN, GuardedState, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.values import coerce, show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.template import Template, render
+from gert.kernel.template.unknown import UNKNOWN, GuardedState, Unknown, UnknownRead
 
 RunItem: TypeAlias = Callable[[Frame], Steps[Result]]
 
@@ -75,6 +75,7 @@ def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
             item_count=1,
             parallel=block.parallel,
             variable=block.as_,
+            explored=True,
         )
     )
     state = frame.state.fork(uncertain=True)

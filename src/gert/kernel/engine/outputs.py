@@ -10,7 +10,6 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Plan, StepSettings
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.engine.results import Result, status_of
-from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import ContractViolation, Failure, RedactionApplied
 from gert.kernel.events.vocabulary import Severity, SkipReason, ViolationKind
@@ -18,6 +17,7 @@ from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.parameter import Parameter
+from gert.kernel.template.unknown import UNKNOWN
 
 _NOTHING: Final[Sequence[Payload]] = ()
 _ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=str)

@@ -6,10 +6,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
-from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.events.vocabulary import FailureKind, SkipReason, StepStatus
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.template.unknown import UNKNOWN
 
 # A step that ran and did not succeed has failed; one that could not run is in error.
 FAILED: Final[frozenset[FailureKind]] = frozenset(

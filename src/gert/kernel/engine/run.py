@@ -11,7 +11,6 @@ from gert.kernel.engine.requests import Emit, Steps
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
 from gert.kernel.engine.step_inputs import error_line
-from gert.kernel.engine.symbolic import unknown_as_text
 from gert.kernel.engine.walk import run_list
 from gert.kernel.events.runbook import (
     DeniedStep,
@@ -28,6 +27,7 @@ from gert.kernel.events.vocabulary import RunStatus, SkipReason
 from gert.kernel.governance.decide import decide_outcome
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_value
+from gert.kernel.template.unknown import unknown_as_text
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from gert.kernel.engine.state_maps import (
     origins_of,
     outputs_of,
 )
-from gert.kernel.engine.symbolic import UNKNOWN, Unknown, is_unknown
+from gert.kernel.template.unknown import UNKNOWN, Unknown, is_unknown
 from gert.kernel.template.values import Results
 
 STEP = "step"

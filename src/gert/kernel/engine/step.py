@@ -34,13 +34,13 @@ from gert.kernel.engine.step_events import (
     store_outputs,
 )
 from gert.kernel.engine.step_inputs import error_line, inputs_for
-from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import ContractEvaluated, Failure, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.principal import Principal, principal_of
 from gert.kernel.governance.approval import ApprovalRequest
 from gert.kernel.runbook.documents.modifiers import ForEachBlock, PrincipalBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep, Step, ToolStep
+from gert.kernel.template.unknown import UNKNOWN
 
 RunExecuting: TypeAlias = Callable[
     [Any, Frame, Plan, dict[str, Any], Iterator[str], ApprovalRequest | None], Steps[Result]

@@ -14,12 +14,12 @@ from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import REPEAT, STEP
 from gert.kernel.engine.state_maps import outputs_of
 from gert.kernel.engine.step_inputs import masked_inputs
-from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.events.path import split
 from gert.kernel.events.runbook import ScopeExport, StepComplete, StepStart
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.secret_refs import is_marked, masked
 from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, ManualStep, Step, ToolStep
+from gert.kernel.template.unknown import is_unknown
 
 _DEEPEST_SCOPE = 50
 RESERVED_SCOPES: Final = frozenset({REPEAT, STEP})

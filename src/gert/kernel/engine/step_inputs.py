@@ -8,13 +8,13 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.inputs import fit
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.state import STEP
-from gert.kernel.engine.symbolic import UNKNOWN, is_unknown
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import refs_in
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
+from gert.kernel.template.unknown import UNKNOWN, is_unknown
 from gert.kernel.template.values import field
 
 FACTS: Final = frozenset({"status", "exit_code", "retry_count"})

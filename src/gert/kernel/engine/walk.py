@@ -6,10 +6,10 @@ from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import DONE, Result, failed
 from gert.kernel.engine.step import run_step
 from gert.kernel.engine.step_inputs import error_line
-from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import Failure, NextTaken
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.runbook.program import walk
+from gert.kernel.template.unknown import UNKNOWN
 
 
 def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False) -> Steps[Result]:

@@ -70,8 +70,10 @@ def reveal_all(value: Any, secrets: Mapping[str, str]) -> Any:
 
 
 def masked(value: Any) -> Any:
-    """Replace every reference with a placeholder, so that the value can be recorded and shown."""
-    return _mapped(value, lambda text: _REFERENCE.sub(PLACEHOLDER, text) if _OPEN in text else text, _MAX_DEPTH)
+    """Replace every reference with a placeholder, so that the value can be recorded and shown; text keeps its class."""
+    return _mapped(
+        value, lambda text: type(text)(_REFERENCE.sub(PLACEHOLDER, text)) if _OPEN in text else text, _MAX_DEPTH
+    )
 
 
 def without_marks(value: Any) -> Any:

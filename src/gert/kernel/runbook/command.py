@@ -13,6 +13,8 @@ from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 from gert.kernel.template import Template, render
+from gert.kernel.template.partial import render_known_parts
+from gert.kernel.template.unknown import is_unknown
 
 Fill: TypeAlias = Callable[[Template, str], str]
 """Renders a template; the second argument is its place, for messages."""
@@ -89,10 +91,11 @@ def masked_preview(action: ActionBlock, inputs: Mapping[str, Any]) -> tuple[str,
 
 def _masked_fill(inputs: Mapping[str, Any]) -> Fill:
     """Return a renderer for people: a template that cannot be rendered is shown as written."""
+    rendered = render_known_parts if is_unknown(inputs) else render
 
     def fill(template: Template, _: str) -> str:
         try:
-            text: str = masked(render(template, inputs))
+            text: str = masked(rendered(template, inputs))
             text.encode()
         except (GertError, UnicodeEncodeError):
             return template.source

@@ -30,7 +30,7 @@ from gert.kernel.template.tree import (
 )
 from gert.kernel.template.values import MISSING, field, is_list, is_map, is_nothing, is_number, kind, truth
 
-_NO_VALUE = object()
+NO_VALUE = object()
 
 
 def render(template: Template, data: Any, budget: Budget | None = None) -> str:
@@ -67,13 +67,13 @@ def _holds(template: Template, data: Any, budget: Budget | None) -> bool:
         return truth(template.source.strip())
     actions = [each for each in template.statements if not (type(each) is Text and each.text.isspace())]
     if len(actions) == 1 and type(actions[0]) is Output:
-        return truth(_Evaluation(data, Meter(budget)).value(actions[0].value, data))
+        return truth(Evaluation(data, Meter(budget)).value(actions[0].value, data))
     return truth(rendered(template, data, Meter(budget)).strip())
 
 
 def rendered(template: Template, data: Any, meter: Meter) -> str:
     """Render like `render`, with a shared meter."""
-    evaluation = _Evaluation(data, meter)
+    evaluation = Evaluation(data, meter)
     evaluation.run(template.statements, data)
     return "".join(evaluation.pieces)
 
@@ -84,11 +84,13 @@ def evaluated(template: Template, data: Any, meter: Meter) -> Any:
         return rendered(template, data, meter)
     action = template.statements[0]
     assert isinstance(action, Output)  # noqa: S101 - this is what `is_value` says
-    value = _Evaluation(data, meter).value(action.value, data)
+    value = Evaluation(data, meter).value(action.value, data)
     return None if value is MISSING else value
 
 
-class _Evaluation:
+class Evaluation:
+    """One evaluation of a template: its variables, what it has printed, and its meter."""
+
     __slots__ = ("meter", "names", "pieces", "variables")
 
     def __init__(self, data: Any, meter: Meter) -> None:
@@ -115,10 +117,12 @@ class _Evaluation:
         return None
 
     def text(self, text: Text, _: Any) -> None:
+        """Print text."""
         self.meter.make(len(text.text))
         self.pieces.append(text.text)
 
     def output(self, output: Output, dot: Any) -> None:
+        """Print a value."""
         value = self.value(output.value, dot)
         self.meter.offset = output.value.offset
         text = written(value, self.meter)
@@ -126,9 +130,11 @@ class _Evaluation:
         self.pieces.append(text)
 
     def assign(self, assign: Assign, dot: Any) -> None:
+        """Set a variable."""
         self.bind(assign.name, assign.declares, self.value(assign.value, dot))
 
     def bind(self, name: str, declares: bool, value: Any) -> None:
+        """Give a variable a value, in this scope if it is declared here."""
         if declares:
             self.names.append(name)
             self.variables.setdefault(name, []).append(value)
@@ -146,7 +152,7 @@ class _Evaluation:
         left = None
         for clause in node.clauses:
             value = self.judged(clause, dot)
-            if value is not _NO_VALUE:
+            if value is not NO_VALUE:
                 left = self.run(clause.body, value if type(node) is With else dot)
                 break
         else:
@@ -160,9 +166,10 @@ class _Evaluation:
         value = self.value(clause.condition, dot)
         if clause.name is not None:
             self.bind(clause.name, clause.declares, value)
-        return value if truth(value) else _NO_VALUE
+        return value if truth(value) else NO_VALUE
 
     def range(self, node: Range, dot: Any) -> Statement | None:
+        """Run the body once per element, otherwise the rest."""
         over = self.value(node.over, dot)
         scope = len(self.names)
         for name in node.names:
@@ -189,6 +196,7 @@ class _Evaluation:
         return None if type(outward) is Break else outward
 
     def leave(self, node: Break | Continue, _: Any) -> Statement:
+        """Leave the body of a `range`."""
         return node
 
     # Expressions
@@ -199,16 +207,20 @@ class _Evaluation:
         return value
 
     def literal(self, literal: Literal, _: Any) -> Any:
+        """Return a constant."""
         return literal.value
 
     def path(self, path: Path, dot: Any) -> Any:
+        """Return the value at a path in dot."""
         return self.within(dot, path.segments)
 
     def variable(self, variable: Variable, _: Any) -> Any:
+        """Return the value at a path in a variable."""
         value = self.variables[variable.name][-1]
         return self.within(value, variable.segments) if variable.segments else value
 
     def access(self, access: Access, dot: Any) -> Any:
+        """Return the value at a path in the value of a pipeline."""
         return self.within(self.value(access.of, dot), access.segments)
 
     def within(self, value: Any, segments: tuple[str, ...]) -> Any:
@@ -219,19 +231,21 @@ class _Evaluation:
         return value
 
     def pipe(self, pipe: Pipe, dot: Any) -> Any:
+        """Return the value of the last call of a pipeline."""
         value = self.value(pipe.first, dot)
         for call in pipe.calls:
             value = self.call(call, dot, value)
         return value
 
-    def call(self, call: Call, dot: Any, last: Any = _NO_VALUE) -> Any:
+    def call(self, call: Call, dot: Any, last: Any = NO_VALUE) -> Any:
+        """Return the value of a call; `last` is what is piped into it."""
         self.meter.step()
         self.meter.visit(len(call.arguments))
         function = FUNCTIONS[call.name]
         if function.lazy:
             return function.call(self.meter, self.arguments(call, dot, last))
         values = [self.value(argument, dot) for argument in call.arguments]
-        if last is not _NO_VALUE:
+        if last is not NO_VALUE:
             values.append(last)
         self.meter.offset = call.offset
         if not function.whole:
@@ -244,7 +258,7 @@ class _Evaluation:
         """Yield the arguments of a call, each evaluated on demand."""
         for argument in call.arguments:
             yield self.value(argument, dot)
-        if last is not _NO_VALUE:
+        if last is not NO_VALUE:
             yield last
 
 
@@ -269,22 +283,22 @@ def _elements(value: Any, meter: Meter) -> Iterable[tuple[Any, Any]]:
     raise meter.fault(f"`range` needs a list, a map or an integer, found {kind(value)}", hint=hint)
 
 
-_RUN: Mapping[type, Callable[[_Evaluation, Any, Any], Statement | None]] = {
-    Text: _Evaluation.text,
-    Output: _Evaluation.output,
-    Assign: _Evaluation.assign,
-    If: _Evaluation.choose,
-    With: _Evaluation.choose,
-    Range: _Evaluation.range,
-    Break: _Evaluation.leave,
-    Continue: _Evaluation.leave,
+_RUN: Mapping[type, Callable[[Evaluation, Any, Any], Statement | None]] = {
+    Text: Evaluation.text,
+    Output: Evaluation.output,
+    Assign: Evaluation.assign,
+    If: Evaluation.choose,
+    With: Evaluation.choose,
+    Range: Evaluation.range,
+    Break: Evaluation.leave,
+    Continue: Evaluation.leave,
 }
 
-_VALUE: Mapping[type, Callable[[_Evaluation, Any, Any], Any]] = {
-    Literal: _Evaluation.literal,
-    Path: _Evaluation.path,
-    Variable: _Evaluation.variable,
-    Access: _Evaluation.access,
-    Call: _Evaluation.call,
-    Pipe: _Evaluation.pipe,
+_VALUE: Mapping[type, Callable[[Evaluation, Any, Any], Any]] = {
+    Literal: Evaluation.literal,
+    Path: Evaluation.path,
+    Variable: Evaluation.variable,
+    Access: Evaluation.access,
+    Call: Evaluation.call,
+    Pipe: Evaluation.pipe,
 }

@@ -32,7 +32,6 @@ from gert.kernel.engine.requests import (
     TicketAnswer,
     ToolAnswer,
 )
-from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import GENESIS, read_chain
 from gert.kernel.events.envelope import Envelope, decode
@@ -44,6 +43,7 @@ from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key
 from gert.kernel.governance.approval import Response
 from gert.kernel.ledger.record import Batch, hash_answer
+from gert.kernel.template.unknown import UNKNOWN, Unknown, is_unknown
 
 RUN = "run-1"
 SHARED = parse_key("a shared secret for tests", "shared")
@@ -463,6 +463,21 @@ def test_what_holds_no_reference_is_written_as_it_is() -> None:
     _, lines = written(Emit(payload, None, None), has_secrets=True)
     _, plain = written(Emit(payload, None, None), has_secrets=False)
     assert decode(lines[0]).data == decode(plain[0]).data
+
+
+def test_an_unknown_input_beside_a_reference_is_shown_as_unknown() -> None:
+    inputs = {"token": REF, "name": UNKNOWN, "both": Unknown(f"{REF} (unknown)"), "all": [{"deep": UNKNOWN}]}
+    payload = says.StepStart(step_id="a", step_type="tool", inputs=inputs)
+    watcher = Watcher(Diary())
+    _, lines = written(Emit(payload, None, None), has_secrets=True, observers=[watcher])
+    told = watcher.told[0][1]
+    assert isinstance(told, says.StepStart)
+    shown = told.inputs
+    assert shown == {
+        "token": "[REDACTED]", "name": "(unknown)", "both": "[REDACTED] (unknown)", "all": [{"deep": "(unknown)"}],
+    }  # fmt: skip
+    assert decode(lines[0]).data["inputs"] == shown
+    assert {name for name, value in shown.items() if is_unknown(value)} == {"name", "both", "all"}
 
 
 # --- the log

@@ -8,7 +8,9 @@ from gert import run
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.surfaces.tui.status_line import RunState
 from gert.ecosystem.surfaces.tui.steps import StepTree, ancestors
-from gert.kernel.events.envelope import decode
+from gert.kernel.events import runbook as says
+from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.events.payload import to_data
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,23 @@ steps:
     assert "choose/never/n" not in shown
     assert tree.status == executed.status == "completed"
     assert tree.outcome.startswith("resolved")
+
+
+@pytest.mark.parametrize(("explored", "total"), [(False, 1), (True, None)], ids=["known", "unknown"])
+def test_the_length_of_a_loop_is_shown_where_it_is_known(explored: bool, total: int | None) -> None:
+    loop = says.ForEachStart(step_id="a", over="x", item_count=1, parallel=False, variable="v", explored=explored)
+    event = Envelope(
+        seq=1,
+        run_id="r",
+        type=loop.type,
+        timestamp="2026-02-28T14:30:00.000000Z",
+        path="a",
+        prev_hash="0" * 64,
+        data=to_data(loop),
+    )
+    tree = StepTree()
+    tree.fold(event, loop)
+    assert tree.nodes["a"].total == total
 
 
 def test_a_title_is_readable_before_a_step_runs_and_rendered_once_it_does(tmp_path: Path) -> None:

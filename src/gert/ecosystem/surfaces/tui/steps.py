@@ -182,7 +182,7 @@ class StepTree:
     def _loop(self, event: Envelope, said: says.ForEachStart) -> None:
         node = self._touch(event.path)
         if node is not None:
-            node.total = said.item_count
+            node.total = None if said.explored else said.item_count
 
     def _retry(self, event: Envelope, said: says.StepRetry) -> None:
         node = self._touch(event.path)

@@ -9,13 +9,13 @@ from gert.kernel.engine.outputs import assumed_result
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import Result, failed
-from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.steps import AssertionBlock, AssertStep
 from gert.kernel.template import render_text
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.compare import equal
+from gert.kernel.template.unknown import is_unknown
 from gert.kernel.template.values import as_number, is_empty, is_list, is_map
 
 

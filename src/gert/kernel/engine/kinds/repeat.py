@@ -6,10 +6,10 @@ from gert.kernel.engine.frame import Frame, RunBlock
 from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import DONE, Result, block_result, failed
 from gert.kernel.engine.state import REPEAT, State
-from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import Failure, RepeatIteration, RepeatStart
 from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.template import Template
+from gert.kernel.template.unknown import UNKNOWN
 
 MAX_EXPLORED: Final = 100
 """The most iterations to explore while the condition to stop is unknown."""
@@ -21,7 +21,8 @@ def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Res
     times = frame.evaluate_count(step.repeat.max)
     # With an unknown count, the first iteration and one more show everything that can happen.
     most = 2 if times is None else times
-    yield frame.emit(RepeatStart(step_id=frame.step_id, max=most, until=until.source if until is not None else None))
+    source = until.source if until is not None else None
+    yield frame.emit(RepeatStart(step_id=frame.step_id, max=most, until=source, explored=times is None))
     frame.state.drop_scope((REPEAT, step.id))
     uncertain = times is None
     for index in range(most):

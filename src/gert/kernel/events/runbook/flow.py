@@ -63,6 +63,7 @@ class ForEachStart(Payload, frozen=True, kw_only=True):
     over: the list as written
     variable: the name an item has inside, `as` in the runbook
     keys: the keys of the items, if the step declares one
+    explored: in a dry-run or probe, the list is unknown, and one item represents all
     """
 
     type: ClassVar[str] = "for_each_start"
@@ -72,6 +73,7 @@ class ForEachStart(Payload, frozen=True, kw_only=True):
     parallel: bool
     variable: str = field(name="as")
     keys: tuple[str, ...] = ()
+    explored: bool = False
 
 
 class ForEachItem(Payload, frozen=True, kw_only=True):
@@ -85,12 +87,16 @@ class ForEachItem(Payload, frozen=True, kw_only=True):
 
 
 class RepeatStart(Payload, frozen=True, kw_only=True):
-    """A repeat block begins."""
+    """A repeat block begins.
+
+    explored: in a dry-run or probe, the maximum is unknown, and two iterations represent all
+    """
 
     type: ClassVar[str] = "repeat_start"
     step_id: str
     max: int
     until: str | None = None
+    explored: bool = False
 
 
 class RepeatIteration(Payload, frozen=True, kw_only=True):

@@ -136,7 +136,8 @@ def _step_event(spans: OpenSpans, event: Envelope, said: Payload, key: _Key) -> 
                 gert__approval__status=said.approval_result,
             )
         case says.ForEachStart():
-            spans.say(span, gert__loop__items=said.item_count, gert__loop__parallel=said.parallel)
+            items = None if said.explored else said.item_count
+            spans.say(span, gert__loop__items=items, gert__loop__parallel=said.parallel)
         case says.ForEachItem():
             spans.say(span, gert__loop__index=said.index)
         case says.ParallelFork():

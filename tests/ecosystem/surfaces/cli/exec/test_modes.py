@@ -88,6 +88,35 @@ def test_a_dry_run_still_needs_its_inputs(project: Project) -> None:
     assert "name" in project.exec("--mode", "dry-run").ended(2).err
 
 
+@pytest.mark.parametrize(
+    "secrets", [{}, {"token": {"type": "string", "secret": True, "default": "x"}}], ids=["", "secret"]
+)
+@pytest.mark.parametrize("mode", ["dry-run", "probe"])
+def test_what_is_computed_from_something_unknown_is_shown_as_unknown(
+    project: Project, mode: str, secrets: dict[str, Any]
+) -> None:
+    writes = {"effects": ["network"], "writes": ["disk"]}
+    project.tool("keys", ["redis-cli"], extract={"keys": {"from": "stdout", "lines": True}}, contract=writes)
+    project.tool(
+        "evict",
+        ["redis-cli", "keep-{{ len .xs }}", "{{ if gt (len .xs) 2 }}drop{{ else }}keep{{ end }}", "{{ .name }}"],
+        inputs={each: {"type": "any"} for each in ("xs", "name", "token")},
+        action={"preview": {"argv": ["redis-cli", "{{ len .xs }}"]}},
+        contract=writes,
+    )
+    inputs = {"xs": "{{ .keys }}", "name": "web-{{ upper .keys }}", **({"token": "{{ .token }}"} if secrets else {})}
+    evict = {**call("evict", "evict", inputs=inputs), "title": "Evict {{ len .keys }} keys"}
+    each = {**call("each", "evict", inputs=inputs), "for_each": {"as": "key", "over": "{{ .keys }}"}}
+    project.runbook(call("all", "keys"), evict, each, tools=["keys", "evict"], inputs=secrets)
+    shown = project.exec("--mode", mode).ended(0).out
+    assert "Evict (unknown) keys" in shown
+    assert shown.count("command: redis-cli 'keep-(unknown)' '(unknown)' 'web-(unknown)'") == 2
+    assert shown.count("preview not run, redis-cli '(unknown)'") == (2 if mode == "dry-run" else 0)
+    assert "↻ each: an unknown number of items, explored with one" in shown
+    steps = project.exec("--mode", mode, "--json").ended(0).said["steps"]
+    assert steps[1]["title"] == "Evict (unknown) keys"
+
+
 # --- probe
 
 

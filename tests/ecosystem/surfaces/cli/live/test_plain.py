@@ -141,6 +141,16 @@ def test_iterations_side_by_side_keep_the_name_of_their_step() -> None:
     ("payload", "line"),
     [
         pytest.param(
+            says.ForEachStart(step_id="s", over="x", item_count=1, parallel=True, variable="v", explored=True),
+            "↻ s: an unknown number of items, explored with one, in parallel",
+            id="a loop over an unknown list",
+        ),
+        pytest.param(
+            says.RepeatStart(step_id="s", max=2, until="{{ .ok }}", explored=True),
+            "  ↻ s: at most an unknown number of times until {{ .ok }}, explored with two",
+            id="an unknown number of times",
+        ),
+        pytest.param(
             says.GovernanceDecision(step_id="s", risk_level="low", decision="allow"), None, id="allowed is no news"
         ),
         pytest.param(

@@ -125,6 +125,22 @@ class TestTheTree:
         stage.start("roll[1]")
         assert stage.tree == ["* roll  0ms  1 of 3  tool", "  * roll[1]  0ms  tool"]
 
+    @pytest.mark.parametrize(
+        "loop",
+        [
+            pytest.param(
+                says.ForEachStart(step_id="a", over="x", item_count=1, parallel=False, variable="v", explored=True),
+                id="items",
+            ),
+            pytest.param(says.RepeatStart(step_id="a", max=2, explored=True), id="iterations"),
+        ],
+    )
+    def test_a_loop_of_unknown_length_does_not_say_how_far_it_is(self, stage: Stage, loop: Payload) -> None:
+        stage.start("a")
+        stage.say(loop, "a")
+        stage.say(says.RepeatIteration(step_id="a", index=0), "a[0]")
+        assert stage.tree == ["* a  0ms  tool"]
+
     def test_totals_of_long_loops_are_readable_and_only_active_items_are_listed(self, stage: Stage) -> None:
         stage.start("roll")
         stage.say(says.ForEachStart(step_id="roll", over="x", item_count=1000, parallel=True, variable="v"), "roll")

@@ -19,7 +19,7 @@ from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Emit
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, encode_payload, format_timestamp
 from gert.kernel.events.payload import Payload, to_data
-from gert.kernel.events.runbook import ContractEvaluated, RunComplete
+from gert.kernel.events.runbook import ContractEvaluated, RunComplete, StepStart
 from gert.kernel.events.shorten import shortened
 from gert.kernel.events.trace_seal import seal
 from gert.kernel.foundation.canonical import sha256_hex
@@ -380,4 +380,10 @@ def without_references(payload: Payload) -> Payload:
     """A payload in which references to secrets are placeholders."""
     data = msgspec.to_builtins(payload, enc_hook=str)
     shown = masked(data)
-    return payload if shown == data else msgspec.convert(shown, type(payload))
+    if shown == data:
+        return payload
+    changed = msgspec.convert(shown, type(payload))
+    # Converted, an unknown input would be the text it is shown as.
+    return (
+        msgspec.structs.replace(changed, inputs=masked(payload.inputs)) if isinstance(payload, StepStart) else changed
+    )

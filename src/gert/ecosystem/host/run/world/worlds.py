@@ -41,12 +41,12 @@ from gert.kernel.engine.requests import (
     call_of,
     failed_answer,
 )
-from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.secret_refs import refs_in, reveal
 from gert.kernel.governance.contract import UNKNOWN, Contract
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.program import Program
+from gert.kernel.template.unknown import is_unknown
 
 PROBED_EFFECTS: Final = frozenset({"network"})
 

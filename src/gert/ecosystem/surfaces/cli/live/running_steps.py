@@ -120,12 +120,12 @@ class RunningSteps:
     def _for_each_start(self, path: str, loop: says.ForEachStart) -> None:
         node = self._nodes.get(path)
         if node is not None:
-            node.total = loop.item_count
+            node.total = None if loop.explored else loop.item_count
 
     def _repeat_start(self, path: str, loop: says.RepeatStart) -> None:
         node = self._nodes.get(path)
         if node is not None:
-            node.total = loop.max
+            node.total = None if loop.explored else loop.max
 
     def _repeat_iteration(self, path: str, loop: says.RepeatIteration) -> None:
         node = self._nodes.get(path) or next(filter(None, map(self._nodes.get, ancestors(path))), None)

@@ -51,7 +51,8 @@ def _parallel_merge(merge: says.ParallelMerge, about: Subject) -> Description:
 
 def _for_each_start(loop: says.ForEachStart, about: Subject) -> Description:
     how = ", in parallel" if loop.parallel else ""
-    return Description(style.AGAIN, f"{about.name}: {plural(loop.item_count, 'item')}{how}", style.LIVELY)
+    items = "an unknown number of items, explored with one" if loop.explored else plural(loop.item_count, "item")
+    return Description(style.AGAIN, f"{about.name}: {items}{how}", style.LIVELY)
 
 
 def _for_each_item(item: says.ForEachItem, about: Subject) -> Description:
@@ -63,7 +64,9 @@ def _for_each_item(item: says.ForEachItem, about: Subject) -> Description:
 
 def _repeat_start(loop: says.RepeatStart, about: Subject) -> Description:
     until = f" until {clip(loop.until, style.LONGEST_VALUE)}" if loop.until else ""
-    return Description(style.AGAIN, f"{about.name}: at most {plural(loop.max, 'time')}{until}", style.LIVELY)
+    most = "at most an unknown number of times" if loop.explored else f"at most {plural(loop.max, 'time')}"
+    explored = ", explored with two" if loop.explored else ""
+    return Description(style.AGAIN, f"{about.name}: {most}{until}{explored}", style.LIVELY)
 
 
 def _repeat_iteration(loop: says.RepeatIteration, about: Subject) -> Description:
