@@ -14,6 +14,7 @@ from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.terminal import NO_INPUT, TerminalApprovals
 from gert.ecosystem.host.run.world.console import Console
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval
+from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.governance.approval import ApprovalRequest, Response
@@ -230,6 +231,15 @@ def test_no_value_draws_a_row_that_looks_like_ours(
     # The command stands where the question is, however long the rest is.
     tail = rows[-24:]
     assert any("command:" in row for row in tail)
+
+
+@pytest.mark.parametrize(("ago", "is_said"), [(timedelta(seconds=5), False), (timedelta(minutes=7), True)])
+def test_a_preview_says_how_old_it_is(ago: timedelta, is_said: bool) -> None:
+    """A resumed run shows the recorded one: what it shows may be gone, or something else."""
+    asked = request(preview="4711 sleep", preview_command=("ps",))
+    ask = msgspec.structs.replace(waiting(asked), created_at=format_timestamp(NOON - ago))
+    _, shown = at_terminal(lambda console: approvals(console).wait(ask), ("approve? ", "n\n"))
+    assert ("from 7m0s ago" in shown or "from 7m ago" in shown) is is_said
 
 
 def test_what_was_cut_can_be_seen_at_the_terminal() -> None:

@@ -229,3 +229,18 @@ def test_every_value_is_found_at_its_place(value: dict[str, object]) -> None:
         start = tree.index_of((key,))
         assert tree.text[start:].startswith(json.dumps(item, ensure_ascii=False)[0])
         assert tree.text[tree.index_of((key,), on_key=True) :].startswith(json.dumps(key, ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("a: {{ .x }}", "put a value that contains `{{` in quotes"),
+        ('a: "{{ split " " .x }}"', "in single quotes"),
+        ('a: [-w, %{code}, "{{ .x }}"]', "put a value that begins with `%` in quotes"),
+        ('a: "^127\\.0"', "in double quotes a backslash begins an escape"),
+        ("a:\n\t- b", "indent with spaces, not tabs"),
+    ],
+)
+def test_a_hint_names_the_fix(line: str, hint: str) -> None:
+    [finding] = read(f"b: 1\n{line}\n".encode()).findings
+    assert hint in (finding.hint or "")

@@ -176,6 +176,16 @@ def test_a_loop_without_items_is_reached() -> None:
     assert seen.is_reached("a")
 
 
+def test_an_event_of_an_item_is_one_of_its_step() -> None:
+    looped = call("a", for_each={"as": "each", "over": ["x/y"], "key": "{{ .each }}"}, retry={"max": 2})
+    failing = [{"exit_code": 1}, {"stdout": "x=1"}]
+    for wanted in ("step_retry a", "step_retry a[x/y]", "step_retry a[x%2Fy]"):
+        _, seen, _ = play(program(looped), scenario(tool_responses={"a": failing}), (wanted,))
+        assert seen.pending == []
+    _, seen, _ = play(program(looped), scenario(tool_responses={"a": failing}), ("step_retry b",))
+    assert len(seen.pending) == 1
+
+
 def test_every_difference_is_named_in_the_order_of_the_document() -> None:
     answers = scenario(tool_responses={"a": {"stdout": "x=1"}})
     _, seen, script = play(program(call("a")), answers, ("step_retry a",))

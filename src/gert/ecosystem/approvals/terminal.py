@@ -9,12 +9,13 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from gert.ecosystem.approvals.request_text import compact, reminder, rule_line, summary
+from gert.ecosystem.approvals.request_text import StyledLine, compact, reminder, rule_line, summary
 from gert.errors import InputError
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval, TicketAnswer
-from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.events.path import split
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.duration import format_duration
 from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.approval_rules import approver_objection
 
@@ -25,6 +26,7 @@ _NO: Final = frozenset({"", "n", "no"})
 _ALL: Final = frozenset({"a", "all"})
 _NO_NAMES: Final = (_YES | _NO | _ALL | {"?"}) - {""}
 """Answers that people type by habit where a name is asked for."""
+_STALE: Final = timedelta(minutes=1)
 _MOST_TOGETHER: Final = 20
 """More requests at once cannot be read before they are approved."""
 
@@ -136,6 +138,9 @@ class TerminalApprovals:
         numbered = [(each.request, at if len(shown) > 1 else None) for at, each in enumerate(shown, 1)]
         lines = [line for request, number in numbered for line in compact(request, number=number)]
         lines.append(rule_line(ask.request))
+        if ask.request.preview is not None and (age := self._age(ask)) >= _STALE:
+            text = f"  {'preview:'.ljust(15)}from {format_duration(age)} ago; what it shows may have changed since"
+            lines.append(StyledLine(text, "yellow"))
         if not self._console.fits(line.text for line in lines):
             # What would run is above the screen, or will be: it is shown again where the question is.
             lines += [reminder(request, number=number) for request, number in numbered]
@@ -158,6 +163,11 @@ class TerminalApprovals:
             and _needs_one(each.request)
         ]
         return [ask, *others[: _MOST_TOGETHER - 1]]
+
+    def _age(self, ask: AwaitApproval) -> timedelta:
+        """How long ago the request was made: a resumed run shows what was recorded then."""
+        made = parse_timestamp(ask.created_at) if ask.created_at is not None else self._clock()
+        return timedelta(seconds=int((self._clock() - made).total_seconds()))
 
     def _left(self, ask: AwaitApproval) -> float:
         """The seconds a ticket still has; one of an earlier process has its whole time again."""

@@ -199,7 +199,7 @@ class _Builder:
             raise _Refusal(
                 "Y03",
                 f"not valid YAML: {problem.problem or 'it does not parse'}",
-                _syntax_hint(text, index) or problem.context,
+                _syntax_hint(text, index, problem.problem or "") or problem.context,
                 index=index,
             ) from None
         except yaml.reader.ReaderError as problem:
@@ -414,10 +414,20 @@ def shorten(text: str, length: int = 60) -> str:
     return printable(cut)
 
 
-def _syntax_hint(text: str, index: int) -> str | None:
-    line = text[text.rfind("\n", 0, index) + 1 : index + 40]
+_IN_DOUBLE: Final = re.compile(r'[:\[{,-] *"[^"]*\{\{')
+
+
+def _syntax_hint(text: str, index: int, problem: str = "") -> str | None:
+    start = text.rfind("\n", 0, index) + 1
+    line = text[start : index + 40]
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return "indent with spaces, not tabs"
+    if "escape" in problem:
+        return "in double quotes a backslash begins an escape: put the value in single quotes"
+    if "cannot start any token" in problem:
+        return f"put a value that begins with `{shorten(text[index : index + 1])}` in quotes"
+    if _IN_DOUBLE.search(text[start:index]):
+        return "put a value that contains `{{` and double quotes in single quotes: '{{ … }}'"
     if "{{" in line:
         return "put a value that contains `{{` in quotes"
     return None

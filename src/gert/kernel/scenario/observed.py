@@ -71,7 +71,7 @@ class RunObservation:
         if self.pending:
             kind, step = self.pending[-1]
             named = (getattr(payload, "step_id", None), path)
-            if payload.type == kind and (step is None or step in named or self.spelled(step) in named):
+            if payload.type == kind and (step is None or step in named or self._is_at(step, payload, path)):
                 self.pending.pop()
         fold = _FOLDS.get(type(payload))
         if fold is not None:
@@ -120,6 +120,12 @@ class RunObservation:
             return self.decisions[step], self.risks[step]
         found = [each for path, each in self._decided_at.items() if name in set(_spellings(path))]
         return (max(verdict for verdict, _ in found), max(risk for _, risk in found)) if found else None
+
+    def _is_at(self, step: str, payload: Payload, path: str | None) -> bool:
+        """Return whether an event is about a step, or about an item of it that has events of its own only."""
+        if isinstance(payload, StepStart | StepComplete):
+            return self.spelled(step) in (payload.step_id, path)
+        return path is not None and step in set(_spellings(path))
 
     def spelled(self, name: str) -> str:
         """Return a name as it is in events: people write `step[a/b]`, events have `step[a%2Fb]`."""

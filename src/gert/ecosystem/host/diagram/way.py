@@ -21,6 +21,7 @@ class Visits(msgspec.Struct):
 
     is_left: the run went on after it
     item_count: how many items the loop has
+    refused: how many were denied, or not approved
     """
 
     whole: Counter[str] = msgspec.field(default_factory=Counter)
@@ -29,6 +30,7 @@ class Visits(msgspec.Struct):
     verdict: str = ""
     is_left: bool = False
     item_count: int = 0
+    refused: int = 0
 
     @property
     def result(self) -> str | None:
@@ -38,7 +40,7 @@ class Visits(msgspec.Struct):
     @property
     def title(self) -> str | None:
         """The title that was shown; several are those of items."""
-        return next(iter(self.titles)) if len(self.titles) == 1 else None
+        return next(iter(self.titles)) if len(self.titles) == 1 and self.item_count < _SEVERAL else None
 
     @property
     def count_text(self) -> str:
@@ -48,7 +50,8 @@ class Visits(msgspec.Struct):
         found = {
             "failed": counted["failed"] + counted["error"],
             "running": counted["running"],
-            "skipped": counted["skipped"],
+            "refused": self.refused,
+            "skipped": counted["skipped"] - self.refused,
             "not run": total - counted.total(),
         }
         parts = [f"{number:,} {word}" for word, number in found.items() if number]
@@ -92,6 +95,7 @@ def way_of(events: Iterable[Envelope], program: Program) -> Way:
                 running.discard(event.path)
                 counter["running"] -= 1
             counter[said.status] += 1
+            visits.refused += said.status == "skipped" and said.failure is not None
             visits.is_left |= counter is visits.whole and (said.failure is None or said.continued)
         elif isinstance(said, says.GovernanceDecision):
             visits.verdict = said.decision

@@ -191,7 +191,8 @@ def _running(message: str, found: list[tuple[int, str]]) -> InDoubt:
     pids = " ".join(str(each) for each, _ in found[:_MOST_NAMED])
     return InDoubt(
         f"{message}: process {pid} `{printable(command)}`{more}",
-        hint=f"wait for it to end, or end it with `kill {pids}`, and resume; `--allow-running` resumes beside it",
+        hint="wait for it to end and resume; if it is meant to stay, such as a service that the step started, resume "
+        f"with `--allow-running`; otherwise end it with `kill {pids}`",
     )
 
 

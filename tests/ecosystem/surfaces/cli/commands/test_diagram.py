@@ -399,3 +399,22 @@ steps:
     bounded = project.gert("diagram", "jump.yaml", "--format", "dot").ended(0).out
     assert ("s1 -> s2" in bounded) is falls_through
     assert drawn.count('class="jump"') == 1
+
+
+def test_items_that_were_refused_are_counted_as_such_and_give_the_step_no_title(project: Project) -> None:
+    project.runbook(
+        {
+            "id": "each",
+            "type": "tool",
+            "tool": "note",
+            "title": "Note {{ .item }}",
+            "inputs": {"word": "{{ .item }}"},
+            "for_each": {"as": "item", "over": ["a", "b"]},
+            "continue_on_fail": True,
+        },
+        governance={"rules": [{"default": "require-approval"}]},
+    )
+    project.exec(stdin="y\nn\n")
+    said = project.gert("diagram", "last").ended(0).out
+    assert "1 of 2 refused" in said
+    assert "Note ‹item›" in said
