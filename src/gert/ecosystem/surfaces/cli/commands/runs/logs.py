@@ -12,7 +12,7 @@ from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import print_json_line, print_line
 from gert.errors import UsageError
-from gert.kernel.foundation.text import output_line, printable
+from gert.kernel.foundation.text import output_line, path_text, printable
 
 LOOK: Final = 0.3
 """Seconds between two looks at a run that is followed."""
@@ -77,7 +77,7 @@ class _Page:
             return
         place = (piece.step, piece.stream)
         if place != self._last or (piece.request and not piece.is_running):
-            print_line(click.style(f"▸ {printable(piece.step)}  {_about(piece)}", fg="cyan"))
+            print_line(click.style(f"▸ {path_text(piece.step)}  {_about(piece)}", fg="cyan"))
         self._last = place
         for line in piece.text.removesuffix("\n").split("\n"):
             print_line(output_line(line))
