@@ -53,11 +53,16 @@ def lineage(path: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
+def is_read_as(path: str, name: str) -> bool:
+    """Whether a name is a path, as recorded or as people read it."""
+    return name == path or ("%" in path and name in (unquote(path), path_text(path)))
+
+
 def is_named(path: str, name: str) -> bool:
     """Whether a name means a step: its path or its id, as recorded or as people read it, with or without its item."""
     for whole in (path, path[path.rfind("/") + 1 :]):
         loop = whole[: whole.rfind("[")] if whole.endswith("]") else whole
-        if name in (whole, loop) or ("%" in whole and name in (unquote(whole), path_text(whole), unquote(loop))):
+        if is_read_as(whole, name) or is_read_as(loop, name):
             return True
     return False
 

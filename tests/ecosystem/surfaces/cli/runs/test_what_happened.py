@@ -30,6 +30,15 @@ def test_a_list_of_runs_says_why_one_failed(project: Project) -> None:
     assert row["why"] == "bad: `sh` exited with 3: the disk is gone"
 
 
+def test_a_tab_in_what_a_tool_printed_is_seen_as_one(project: Project) -> None:
+    project.tool("bad", ["sh", "-c", "printf 'disk\\tgone\\n' >&2; exit 3"])
+    project.runbook({**STEP}, tools=["bad"])
+    ran = project.exec().ended(3)
+    shown = project.gert("run", "show", "last").ended(0).out
+    assert "disk⇥gone" in shown
+    assert "\ufffd" not in ran.out + ran.err + shown
+
+
 def test_a_run_is_shown_with_its_steps_and_why_one_failed(project: Project) -> None:
     failing(project)
     project.exec().ended(3)
