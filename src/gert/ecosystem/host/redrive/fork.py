@@ -31,6 +31,7 @@ from gert.kernel.events.runbook import (
     StepStart,
 )
 from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.text import path_text
 from gert.kernel.runbook.program import Program
 
 FINALLY: Final = "finally"
@@ -271,7 +272,7 @@ def _without_times(event: Envelope) -> dict[str, Any]:
 
 def _reached(events: Iterable[Envelope]) -> str:
     steps = dict.fromkeys(event.data.get("step_id") for event in events if event.type == StepComplete.type)
-    listed = [f"`{step}`" for step in steps if isinstance(step, str)]
+    listed = [f"`{path_text(step)}`" for step in steps if isinstance(step, str)]
     return f"it reached {', '.join(listed[:_MOST_NAMED])}" if listed else "it reached no step"
 
 

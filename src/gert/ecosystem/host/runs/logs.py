@@ -80,7 +80,8 @@ class Logs:
                 if path and is_of(path, self._step):
                     return
                 if path and len(known) < _MOST_KNOWN:
-                    known.update(dict.fromkeys((path_text(path), split(path)[-1].name)))
+                    last = path[path.rfind("/") + 1 :]
+                    known.update(dict.fromkeys((path_text(path), path_text(last), split(last)[0].name)))
         guess = did_you_mean(self._step, known)
         named = ", ".join(f"`{path}`" for path in list(known)[:_MOST_NAMED])
         raise UsageError(

@@ -304,7 +304,8 @@ def _why(entry: ListedRun, why: str) -> str:
     if not failed or not why.startswith(f"{failed}: "):
         return why
     name, message = path_text(failed), why.removeprefix(f"{failed}: ")
-    return message if message.startswith(f"`{name}`") else f"{name}: {message}"
+    last = path_text(failed[failed.rfind("/") + 1 :])
+    return message if message.startswith((f"`{name}`", f"`{last}`: ")) else f"{name}: {message}"
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

@@ -25,10 +25,10 @@ LOOK: Final = 0.3
 def command(run_id: str, step: str | None, follow: bool, ledger: LedgerChoice, as_json: bool) -> int:
     """Show what the steps of a run printed, on standard output and standard error.
 
-    RUN is the id of a run, a unique prefix of it, or `last`. STEP is the id or the path of a step (default: all).
-    Output is redacted; of a stream longer than 1 MiB the first and the last 512 KiB are kept. Bytes that are not UTF-8
-    are shown as \\xNN. A step that runs longer than half a second is shown while it runs. With --json each piece of
-    output is one JSON document on a line.
+    RUN is the id of a run, a unique prefix of it, or `last`. STEP is the id of a step, `id[key]` for one item, or
+    its path (default: all). Output is redacted; of a stream longer than 1 MiB the first and the last 512 KiB are kept.
+    Bytes that are not UTF-8 are shown as \\xNN. A step that runs longer than half a second is shown while it runs. With
+    --json each piece of output is one JSON document on a line.
     """
     with open_runs(*ledger) as runs:
         found = runs.find(run_id)
