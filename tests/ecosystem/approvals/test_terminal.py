@@ -251,6 +251,42 @@ def test_what_was_cut_can_be_seen_at_the_terminal() -> None:
     assert "END" in shown
 
 
+def screens(asked: ApprovalRequest, *said: str) -> list[list[str]]:
+    """The last 24 rows above each question, at 80 columns."""
+    _, shown = at_terminal(
+        lambda console: approvals(console).wait(waiting(asked)), *(("approve? ", f"{each}\n") for each in said)
+    )
+    parts = re.sub(r"\x1b\[[0-9;]*m", "", shown).split("approve? ")
+    return [part.splitlines()[-24:] for part in parts[: len(said)]]
+
+
+def test_more_shows_the_other_facts_and_no_preview_that_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    preview = "\n".join(f"line {number}" for number in range(150))
+    first, second = screens(request(command=COMMAND, preview=preview, preview_command=("ls",)), "?", "n")
+    assert "    │ line 149" in first
+    assert not any("│ line" in row for row in second)
+    for fact in ("run:", "target:", "asked by:", "request:"):
+        assert any(row.strip().startswith(fact) for row in second), fact
+    assert second[-1] == "  command:       rm -rf /srv"
+
+
+def test_more_shows_a_preview_that_was_cut_before_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    preview = "\n".join(f"line {number}" for number in range(300))
+    asked = request(command=COMMAND, preview=preview, preview_command=("ls",))
+    _, second = screens(asked, "?", "n")
+    assert any(row.strip().startswith("asked by:") for row in second)
+    assert "    │ line 299" in [*summary(asked, whole=True)]
+
+
+def test_a_prompt_that_leaves_the_screen_repeats_the_step_and_its_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    asked = request(command=COMMAND, preview="x\n" * 30, preview_command=("ls",))
+    [rows] = screens(asked, "n")
+    assert rows[-2:] == ["  step:          `restart`: Restart it", "  command:       rm -rf /srv"]
+
+
 @pytest.mark.parametrize(
     ("value", "seen"),
     [

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.errors import TraceError
-from gert.kernel.events.path import PathSegment, child, item, split
+from gert.kernel.events.path import PathSegment, child, is_named, item, lineage, named, split
 
 
 def test_paths_read_from_the_outside_in() -> None:
@@ -27,6 +27,32 @@ def test_an_empty_segment_is_refused() -> None:
         child("a", "")
     with pytest.raises(TraceError):
         item("a", "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["any/some/zip[logs%2Fa]", "any/some/zip[logs/a]", "any/some/zip", "zip[logs%2Fa]", "zip[logs/a]", "zip"],
+)
+def test_a_step_is_named_by_path_or_id_as_recorded_or_as_people_read_it_with_or_without_its_item(name: str) -> None:
+    assert is_named("any/some/zip[logs%2Fa]", name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "any", "some", "some/zip", "zip[logs]", "zip[a]", "a]", "any/some", "zip[logs%2fa]"]
+)
+def test_what_does_not_name_a_step(name: str) -> None:
+    assert not is_named("any/some/zip[logs%2Fa]", name)
+
+
+def test_the_very_path_is_meant_before_all_that_a_name_may_mean() -> None:
+    paths = ["a[x%2Fy]", "a[x%252Fy]", "b/a[z]"]
+    assert named("a[x%2Fy]", paths) == ["a[x%2Fy]"]
+    assert named("a", paths) == paths
+    assert named("c", paths) == []
+
+
+def test_the_lineage_of_a_path_is_every_path_on_the_way_to_it() -> None:
+    assert lineage("a[2]/b/c") == ["a[2]", "a[2]/b", "a[2]/b/c"]
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("/[]%"), min_size=1, max_size=6)

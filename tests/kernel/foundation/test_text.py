@@ -47,6 +47,7 @@ def test_a_number_comes_back_from_its_text(number: float) -> None:
         pytest.param("plain é 😀", "plain é 😀", id="text for people stays"),
         pytest.param("\x1b[31mred", "\ufffd[31mred", id="an escape sequence"),
         pytest.param("a\nb\u2028c", "a\ufffdb\ufffdc", id="one line stays one"),
+        pytest.param("a\tb", "a⇥b", id="a tab is seen as one"),
         pytest.param("a\u202eb", "a\ufffdb", id="text that runs backwards"),
     ],
 )

@@ -115,6 +115,23 @@ def test_a_run_that_was_stopped_stops_at_the_same_question() -> None:
     assert script.missing == []
 
 
+def test_an_answer_that_is_missing_in_a_loop_is_named_by_its_path() -> None:
+    group = {
+        "id": "each",
+        "type": "group",
+        "for_each": {"as": "i", "over": ["x/1", "y"], "key": "{{ .i }}"},
+        "steps": [call("scan")],
+    }
+    _, _, script = play(program(group), scenario(tool_responses={}))
+    [said, *_] = script.missing
+    path = said.partition("add `")[2].partition("`")[0]
+    assert "%2F1]/" in path
+    assert said.startswith(f"the scenario has no answer for `{path.replace('%2F', '/')}`: add `{path}` to")
+    _, _, script = play(program(group), scenario(tool_responses={path: answers("1")[0]}))
+    assert len(script.missing) == 1
+    assert f"`{path}`" not in script.missing[0]
+
+
 @pytest.mark.parametrize("submitted", [True, False])
 def test_an_approval_that_is_used_up_is_missed(submitted: bool) -> None:
     rules = [{"effects": ["network"], "action": "require-approval"}, {"default": "allow"}]

@@ -17,6 +17,7 @@ _MAX_REMINDER: Final = 400
 _MAX_COMMAND: Final = 64 * 1024
 """A command is shown whole; a longer one cannot be read by a person."""
 _MAX_LINES: Final = 200
+_MAX_WHOLE: Final = 5000
 _DIFF: Final = {"+": "green", "-": "red", "@": "cyan"}
 """The styles of the lines of a diff, by their first character."""
 
@@ -33,9 +34,8 @@ def compact(request: ApprovalRequest, *, number: int | None = None) -> Iterator[
 
     number: of one among several requests that are shown together
     """
-    title = f": {one_line(request.title, _MAX_TITLE)}" if request.title else ""
     begun = "approval needed for step" if number is None else f"{number}."
-    yield StyledLine(f"{begun} `{_cut(exact_line(request.place), _MAX_TITLE)}`{title}", "bold")
+    yield StyledLine(f"{begun} {_headline(request)}", "bold")
     rows = [(name, value) for name, value in command_rows(request) if name not in ("program", "folder")]
     for name, value in rows or [("target", request.target)]:
         yield StyledLine(
@@ -53,11 +53,17 @@ def compact(request: ApprovalRequest, *, number: int | None = None) -> Iterator[
         yield StyledLine(line, added or None)
 
 
-def reminder(request: ApprovalRequest, *, number: int | None = None) -> StyledLine:
-    """What would run, once more: the lines above may have left the screen."""
+def reminder(request: ApprovalRequest, *, number: int | None = None) -> Iterator[StyledLine]:
+    """The step and what would run, once more: the lines above may have left the screen."""
     [(name, value), *_] = [*command_rows(request), ("target", request.target)]
-    label = f"{name}:" if number is None else f"{number}. {name}:"
-    return StyledLine(f"  {label.ljust(15)}{_shown(value, _MAX_REMINDER, _ABOVE)}", "cyan")
+    label = "step:" if number is None else f"{number}. step:"
+    yield StyledLine(f"  {label.ljust(15)}{_headline(request)}", "bold")
+    yield StyledLine(f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_REMINDER, _ABOVE)}", "cyan")
+
+
+def _headline(request: ApprovalRequest) -> str:
+    title = f": {one_line(request.title, _MAX_TITLE)}" if request.title else ""
+    return f"`{_cut(exact_line(request.place), _MAX_TITLE)}`{title}"
 
 
 def rule_line(request: ApprovalRequest) -> StyledLine:
@@ -71,8 +77,11 @@ def rule_line(request: ApprovalRequest) -> StyledLine:
 def summary(request: ApprovalRequest, *, whole: bool = False) -> Iterator[str]:
     """What an approver must see, line by line; secrets are masked.
 
-    whole: values are not cut, as far as a person can read them
+    whole: for the person who has seen `compact`: values are not cut, as far as a person can read them, and a preview is
+        repeated only if it was cut, before all else
     """
+    if whole and len(_preview_lines(request)) > _MAX_LINES:
+        yield from _preview(request, _MAX_WHOLE)
     longest = _MAX_COMMAND if whole else _MAX_SHOWN
     title = f": {_shown(request.title)}" if request.title else ""
     yield from ("", f"approval needed for step `{_shown(request.place)}`{title}")
@@ -98,20 +107,25 @@ def summary(request: ApprovalRequest, *, whole: bool = False) -> Iterator[str]:
         yield "  inputs:"
     for name, value in request.inputs.items():
         yield f"    {exact_line(name)}: {_shown(value, longest)}{hidden_note(request, name)}"
-    yield from _preview(request)
+    if not whole:
+        yield from _preview(request)
 
 
-def _preview(request: ApprovalRequest) -> Iterator[str]:
+def _preview_lines(request: ApprovalRequest) -> list[str]:
+    return masked(request.preview).splitlines() if request.preview is not None else []
+
+
+def _preview(request: ApprovalRequest, most: int = _MAX_LINES) -> Iterator[str]:
     """What the preview printed, or why it was not run."""
     if request.preview_skipped is not None:
         command = _shown(shlex.join(request.preview_command))
         yield f"  preview:       not run, {_shown(request.preview_skipped)}: {command}"
     if request.preview is not None:
         yield f"  preview:       {_shown(shlex.join(request.preview_command))}"
-        lines = masked(request.preview).splitlines()
-        yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:_MAX_LINES])
-        if len(lines) > _MAX_LINES:
-            yield f"    │ … ({len(lines) - _MAX_LINES} more lines)"
+        lines = _preview_lines(request)
+        yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:most])
+        if len(lines) > most:
+            yield f"    │ … ({len(lines) - most} more lines)"
 
 
 def command_rows(request: ApprovalRequest) -> Iterator[tuple[str, Any]]:

@@ -143,7 +143,7 @@ class TerminalApprovals:
             lines.append(StyledLine(text, "yellow"))
         if not self._console.fits(line.text for line in lines):
             # What would run is above the screen, or will be: it is shown again where the question is.
-            lines += [reminder(request, number=number) for request, number in numbered]
+            lines += [line for request, number in numbered for line in reminder(request, number=number)]
         for line in lines:
             self._console.say(*line)
         await self._gather(ask, responses, shown[1:])
@@ -210,7 +210,7 @@ class TerminalApprovals:
 
     async def _verdict(self, approver: str, ask: AwaitApproval, others: list[AwaitApproval]) -> Response | None:
         every = f"a = all {len(others) + 1}, " if others else ""
-        one = "y = only 1, n" if others else "y/N"
+        one = "y/n = item 1 only" if others else "y/N"
         asked = 0
         while asked < ATTEMPTS:
             answer = await self._line(f"approve? [{one}, {every}? = more; a reason may follow]: ")
@@ -220,7 +220,8 @@ class TerminalApprovals:
                 for each in (ask, *others):
                     for line in summary(each.request, whole=True):
                         self._console.say(line)
-                    self._console.say(*reminder(each.request))
+                    for shown in reminder(each.request):
+                        self._console.say(*shown)
                 continue
             if word in _YES | _NO or (others and word in _ALL):
                 for each in others if word in _ALL else ():

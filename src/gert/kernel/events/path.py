@@ -6,10 +6,12 @@ this way: the lane's segment follows the id of its parallel block.
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from gert.errors import TraceError
+from gert.kernel.foundation.text import path_text
 
 _UNSAFE = re.compile(r"[%/\[\]\x00-\x1f\x7f]")
 _SEGMENT = re.compile(r"([^/\[\]]+)(?:\[([^/\[\]]+)\])?")
@@ -43,6 +45,32 @@ def split(path: str) -> tuple[PathSegment, ...]:
         name, key = match.groups()
         segments.append(PathSegment(unquote(name), None if key is None else unquote(key)))
     return tuple(segments)
+
+
+def lineage(path: str) -> list[str]:
+    """The path of every segment, the outermost first: `a[2]`, then `a[2]/b`, for `a[2]/b`."""
+    parts = path.split("/")
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def is_read_as(path: str, name: str) -> bool:
+    """Whether a name is a path, as recorded or as people read it."""
+    return name == path or ("%" in path and name in (unquote(path), path_text(path)))
+
+
+def is_named(path: str, name: str) -> bool:
+    """Whether a name means a step: its path or its id, as recorded or as people read it, with or without its item."""
+    for whole in (path, path[path.rfind("/") + 1 :]):
+        loop = whole[: whole.rfind("[")] if whole.endswith("]") else whole
+        if is_read_as(whole, name) or is_read_as(loop, name):
+            return True
+    return False
+
+
+def named(name: str, paths: Iterable[str]) -> list[str]:
+    """The paths that a name means: the very path, or else all that it may mean."""
+    known = list(dict.fromkeys(paths))
+    return [name] if name in known else [path for path in known if is_named(path, name)]
 
 
 def _escape(name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import unquote
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+_TAB: Final = "⇥"
 
 PLACEHOLDER: Final = "[REDACTED]"
 """The text that replaces a secret."""
@@ -34,10 +35,10 @@ def is_text(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """Replace control, escape and bidirectional formatting characters; the number of lines does not change."""
+    """Replace control, escape and bidirectional formatting characters (a tab by `⇥`); one line stays one."""
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else REPLACEMENT for character in text)
+    return "".join(each if each.isprintable() else _TAB if each == "\t" else REPLACEMENT for each in text)
 
 
 def path_text(path: str) -> str:

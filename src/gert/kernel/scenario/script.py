@@ -31,7 +31,7 @@ from gert.kernel.engine.requests import (
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.principal import Principal
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import path_text, printable
 from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
@@ -98,8 +98,10 @@ class Script:
         if key is None:
             own = keys[-2] if isinstance(ask, CallTool) else keys[-1]
             also = f" or `{own}`" if own != ask.step_id else ""
+            # In a loop, its id would answer for every item.
+            wanted = f"`{ask.path}`" if "[" in ask.path else f"`{ask.step_id}`{also}"
             return self._stop(ask) or self._miss(
-                f"the scenario has no answer for `{ask.path}`: add `{ask.step_id}`{also} to `{section}`"
+                f"the scenario has no answer for `{path_text(ask.path)}`: add {wanted} to `{section}`"
             )
         entry = given[key]
         used = self._used.get((section, key), 0)

@@ -23,6 +23,12 @@ from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.parameter import Parameter
 
 SAFE, SINGLE = Contract(idempotent=True), Contract(idempotent=False)
+OUTPUTS = {
+    "id": Parameter(type="string", required=True),
+    "count": Parameter(type="int"),
+    "token": Parameter(type="string", required=True, secret=True),
+}
+GIVES = Contract(idempotent=False, outputs=OUTPUTS)
 
 
 def tool(path: str, contract: Contract = SINGLE) -> CallTool:
@@ -69,11 +75,10 @@ def test_all_that_is_in_doubt_is_named_and_nothing_else() -> None:
         pytest.param(
             {"*": "failed", "b": "success"}, {"p/a": "failed", "p/b": "success", "q/a": "failed"}, id="and one"
         ),
-        pytest.param({"a": "retry"}, {"p/a": "retry", "p/b": "retry", "q/a": "retry"}, id="by the id of a step"),
         pytest.param(
-            {"p/a": "success", "a": "failed"},
+            {"p/a": "success", "q/a": "failed"},
             {"p/a": "success", "p/b": "retry", "q/a": "failed"},
-            id="by its path first",
+            id="by its path",
         ),
     ],
 )
@@ -99,6 +104,47 @@ def test_a_word_about_a_step_that_is_not_open_is_refused(name: str, hint: str) -
     with pytest.raises(UsageError, match="is not a call without a result") as refusal:
         reconcile_calls([tool("a")], {name: "success", "a": "success"})
     assert refusal.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    "name", ["p/a", "q/x[logs%2Fbig]", "q/x[logs/big]", "x[logs%2Fbig]", "x[logs/big]", "x", "q/x"]
+)
+def test_a_call_is_named_by_its_path_or_its_id_as_recorded_or_as_people_read_it(name: str) -> None:
+    calls = [tool("p/a", GIVES), tool("q/x[logs%2Fbig]", GIVES)]
+    found = reconcile_calls(calls, {"*": "failed", name: "success"}, [f"{name}.id=7"])
+    (only,) = [choice for choice in found if choice.event.choice == "success"]
+    assert only.path == ("p/a" if name == "p/a" else "q/x[logs%2Fbig]")
+    assert only.outputs["id"] == "7"
+
+
+def test_a_name_of_several_calls_is_refused_and_they_are_listed() -> None:
+    calls = [tool("p/x[a%2Fb]", GIVES), tool("q/x[c]", GIVES)]
+    with pytest.raises(UsageError, match="`x` names 2 calls without a result") as refusal:
+        reconcile_calls(calls, {"x": "success"})
+    assert refusal.value.hint == "name one of `p/x[a%2Fb]`, `q/x[c]`"
+    with pytest.raises(UsageError, match="`x` names 2 calls without a result"):
+        reconcile_calls(calls, {"*": "success"}, ["x.id=1"])
+
+
+def test_the_very_path_is_meant_where_another_one_reads_the_same() -> None:
+    found = reconcile_calls([tool("x[a%2Fb]"), tool("x[a%252Fb]")], {"*": "failed", "x[a%2Fb]": "success"})
+    assert [choice.event.choice for choice in found] == ["success", "failed"]
+
+
+def test_two_choices_for_one_call_are_refused() -> None:
+    with pytest.raises(UsageError, match="`p/a` is reconciled twice"):
+        reconcile_calls([tool("p/a")], {"a": "success", "p/a": "failed"})
+
+
+def test_messages_show_what_people_read() -> None:
+    with pytest.raises(InDoubt, match=r"outcome of `x\[a/b\]` is unknown"):
+        reconcile_calls([tool("x[a%2Fb]")], {})
+    with pytest.raises(OutputsMissing) as refusal:
+        reconcile_calls([tool("x[a%2Fb]", GIVES)], {"*": "success"})
+    assert refusal.value.hint == "--reconcile-output x[a/b].id=VALUE"
+    with pytest.raises(UsageError) as unknown:
+        reconcile_calls([tool("x[a%2Fb]")], {"y": "success"})
+    assert unknown.value.hint == "there is `x[a/b]`"
 
 
 class World:
@@ -142,13 +188,6 @@ def test_a_call_is_settled_once_and_then_the_world_is_asked() -> None:
 
 
 # --- outputs of a success
-
-OUTPUTS = {
-    "id": Parameter(type="string", required=True),
-    "count": Parameter(type="int"),
-    "token": Parameter(type="string", required=True, secret=True),
-}
-GIVES = Contract(idempotent=False, outputs=OUTPUTS)
 
 
 def test_outputs_have_their_declared_types_and_secrets_are_not_asked_for() -> None:

@@ -50,6 +50,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
         pytest.param("triage/restart/look", "triage/restart/look", True, id="a path"),
         pytest.param("triage/restart", "triage/restart/look", True, id="an arm"),
         pytest.param("restart/look", "triage/restart/look", False, id="a path begins at the beginning"),
+        pytest.param("restart[a/b]", "restart[a%2Fb]", True, id="an item as people read it"),
+        pytest.param("restart[a/b]", "restart[a%2Fb]/x/look", True, id="what lies inside an item as people read it"),
+        pytest.param("restart[a/b]", "restart[a%2Fbc]", False, id="another item than people read"),
+        pytest.param("restart[a/b]", "finally/restart[a%2Fb]", True, id="an item of finally as people read it"),
+        pytest.param("triage/x/look[a/[b]]", "triage/x/look[a%2F%5Bb%5D]", True, id="a path as people read it"),
         pytest.param("triage", None, False, id="the run as a whole"),
     ],
 )
@@ -57,7 +62,7 @@ def test_what_a_step_covers(step: str, path: str | None, covered: bool, program:
     assert StepName(step, program).covers(path) is covered
 
 
-@pytest.mark.parametrize("step", ["", "a//b", "lok", "[0]", "look[0"])
+@pytest.mark.parametrize("step", ["", "a//b", "lok", "[0]", "look[0", "lok[a/b]"])
 def test_what_is_no_step(step: str, program: Program) -> None:
     with pytest.raises(UsageError):
         StepName(step, program)

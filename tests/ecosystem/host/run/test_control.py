@@ -1,12 +1,17 @@
 """Messages that control a run: which of them count."""
 
+import asyncio
+from typing import Any
+
 import msgspec
 import pytest
 
 from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
-from gert.ecosystem.host.run.driver.control import ControlMessage, encode_control, read_control
+from gert.ecosystem.host.run.driver.control import Control, ControlMessage, encode_control, read_control
 from gert.errors import IntegrityError
+from gert.kernel.engine.requests import CallTool, CollectEvidence
 from gert.kernel.foundation.signature import parse_key
+from gert.kernel.governance.contract import Contract
 from gert.kernel.ledger.record import MAX_MESSAGE, Message
 
 SECRET = "a shared secret that is long enough to be one"
@@ -62,3 +67,26 @@ def test_on_a_shared_ledger_a_signed_message_counts() -> None:
 def test_what_does_not_count_on_a_shared_ledger(received: Message, keys: ApprovalKeys, why: str) -> None:
     with pytest.raises(IntegrityError, match=why):
         read_control(received, keys, must_sign=True)
+
+
+class Unstopped:
+    def cancel(self, reason: str, message_id: int | None = None) -> object:
+        raise AssertionError(reason)
+
+
+@pytest.mark.parametrize("path", ["look[a%2Fb]", "look[a/b]"])
+def test_a_step_is_named_by_its_path_as_recorded_or_as_people_read_it(path: str) -> None:
+    async def main() -> None:
+        control = Control("run-1", {}, steps=True)
+        said = ControlMessage(by="ann", timestamp="2026-02-28T14:30:00Z", path=path, evidence={})
+        control._advance(1, said, Unstopped())
+        control._give(2, said, Unstopped())
+        named: dict[str, Any] = {"key": "k", "path": "look[a%2Fb]", "step_id": "look[a%2Fb]"}
+        call = CallTool(**named, tool="t", action="go", inputs={}, contract=Contract())
+        assert await asyncio.wait_for(control.gate(call), 60) == 1
+        answer = await asyncio.wait_for(
+            control.give(CollectEvidence(**named, instructions="", contract=Contract())), 60
+        )
+        assert answer.message_id == 2
+
+    asyncio.run(main())

@@ -29,14 +29,14 @@ def read_document(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(DEFAULT_LIMITS.size + 1)
     except FileNotFoundError:
-        raise UsageError(f"there is no file `{path}`", hint=_suggestion(path)) from None
+        raise UsageError(f"there is no file `{path}`", hint=suggested_file(path)) from None
     except OSError as problem:
         raise DocumentError(f"`{path}` cannot be read: {os_reason(problem)}") from None
     except ValueError:
         raise UsageError(f"`{path}` is not a path") from None
 
 
-def _suggestion(path: str) -> str | None:
+def suggested_file(path: str) -> str | None:
     """A document that may be meant: one without its ending, of the runbooks here, or with a similar name beside it."""
     named = [path + suffix for suffix in YAML_SUFFIXES]
     for each in (*named, *(os.path.join("runbooks", below) for below in (path, *named))):

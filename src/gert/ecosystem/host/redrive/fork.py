@@ -5,6 +5,7 @@ every other lane takes its own until none is left, in the order they were record
 on one that is not, and a driver that is fed with the answers reaches the same place.
 """
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from gert.errors import IntegrityError, TraceError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Emit, Request
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.events.path import PathSegment, split
+from gert.kernel.events.path import PathSegment, is_named, lineage, split
 from gert.kernel.events.runbook import (
     ApprovalSubmitted,
     BreakGlass,
@@ -30,10 +31,15 @@ from gert.kernel.events.runbook import (
     StepStart,
 )
 from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.text import path_text
 from gert.kernel.runbook.program import Program
 
 FINALLY: Final = "finally"
 _MOST_NAMED: Final = 20
+_PATH: Final = 2
+"""A name of so many segments is a path."""
+_READ: Final = re.compile(r"[^/\[\]]+(?:/[^/\[\]]+)*\[.+\](?:/[^/\[\]]+)*")
+"""A step as people read it: the key of an item may hold `/`, `[` and `]`."""
 _CALLED: Final = ("tool", "action", "extension", "inputs")
 # These say who started the run and with what: another run has others.
 _OF_THE_RUN: Final = frozenset({RunStart.type, InputResolved.type})
@@ -59,19 +65,21 @@ class StepName:
 
     def __init__(self, text: str, program: Program) -> None:
         self.text = text
+        ids = {step.id for step in program.steps if step.id is not None}
+        self._has_finally = FINALLY not in ids
         try:
             self._segments = split(text)
         except TraceError:
-            raise UsageError(
-                f"`{text}` is not a step", hint="write its id, `id[key]` for one item, or its path"
-            ) from None
-        ids = {step.id for step in program.steps if step.id is not None}
-        self._has_finally = FINALLY not in ids
-        if len(self._segments) == 1 and self._segments[0].name not in ids and "#" not in text:
+            if _READ.fullmatch(text) is None:
+                raise UsageError(
+                    f"`{text}` is not a step", hint="write its id, `id[key]` for one item, or its path"
+                ) from None
+            self._segments = ()
+        name = self._segments[0].name if self._segments else text.partition("[")[0]
+        if len(self._segments) < _PATH and "/" not in name and name not in ids and "#" not in text:
             known = ", ".join(f"`{each}`" for each in sorted(ids)[:_MOST_NAMED])
             raise UsageError(
-                f"the runbook has no step `{self._segments[0].name}`",
-                hint=suggestion(self._segments[0].name, sorted(ids)) or f"it has {known}",
+                f"the runbook has no step `{name}`", hint=suggestion(name, sorted(ids)) or f"it has {known}"
             )
 
     def covers(self, path: str | None) -> bool:
@@ -79,10 +87,12 @@ class StepName:
         if path is None:
             return False
         found = split(path)
-        if len(self._segments) > 1:
+        if len(self._segments) >= _PATH:
             return len(found) >= len(self._segments) and all(map(_is, self._segments, found))
         # A path goes from step to arm to step; what lies in `finally` is one further in.
         first = 1 if self._has_finally and found[0] == PathSegment(FINALLY) else 0
+        if not self._segments:
+            return any(is_named(each, self.text) for each in lineage(path)[first::2])
         return any(_is(self._segments[0], each) for each in found[first::2])
 
 
@@ -262,7 +272,7 @@ def _without_times(event: Envelope) -> dict[str, Any]:
 
 def _reached(events: Iterable[Envelope]) -> str:
     steps = dict.fromkeys(event.data.get("step_id") for event in events if event.type == StepComplete.type)
-    listed = [f"`{step}`" for step in steps if isinstance(step, str)]
+    listed = [f"`{path_text(step)}`" for step in steps if isinstance(step, str)]
     return f"it reached {', '.join(listed[:_MOST_NAMED])}" if listed else "it reached no step"
 
 

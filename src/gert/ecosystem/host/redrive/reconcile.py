@@ -16,10 +16,11 @@ from gert.errors import InDoubt, InputError, OutputsMissing, UsageError
 from gert.kernel.engine.inputs import fit
 from gert.kernel.engine.requests import AnyAnswer, CallExtension, CallPreview, CallTool, Request, ToolAnswer
 from gert.kernel.events.envelope import decode, parse_timestamp
+from gert.kernel.events.path import named
 from gert.kernel.events.runbook import Failure, StepReconciled
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.redaction import PLACEHOLDER
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import path_text, printable
 from gert.kernel.governance.parameter import Parameter
 
 ALL: Final = "*"
@@ -61,12 +62,12 @@ def reconcile_calls(
     knows: whether a call has a record of its own, or never began; then it is asked for again, and not made twice
     """
     calls = [ask for ask in announced if isinstance(ask, CallTool | CallExtension)]
-    _require_open(said, calls)
+    chosen_by_path = _by_path(said, calls)
     given = _outputs(outputs, calls)
     choices: list[Choice] = []
     doubtful: list[str] = []
     for ask in calls:
-        chosen = said.get(ask.path) or said.get(ask.step_id)
+        chosen = chosen_by_path.get(ask.path)
         is_known = chosen is None and knows is not None and knows(ask)
         if chosen is None and not ask.contract.idempotent and not is_known:
             chosen = said.get(ALL)
@@ -77,9 +78,8 @@ def reconcile_calls(
         kept = {**(_secret(ask) if event.choice == "success" else {}), **given.get(ask.key, {})}
         choices.append(Choice(ask.key, ask.path, event, kept))
     if doubtful:
-        listed = ", ".join(f"`{path}`" for path in doubtful)
         raise InDoubt(
-            f"outcome of {listed} is unknown: gert stopped before recording a result",
+            f"outcome of {_listed(doubtful)} is unknown: gert stopped before recording a result",
             hint="check the target, then pass `--reconcile success|failed|retry`, or for one step `--reconcile STEP=…`",
         )
     _require_success(choices)
@@ -90,20 +90,19 @@ def reconcile_calls(
 def _outputs(texts: Sequence[str], calls: list[Call]) -> dict[str, dict[str, Any]]:
     """The outputs the operator gives, by question and name, each of its declared type."""
     found: dict[str, dict[str, Any]] = {}
+    asked = {ask.path: ask for ask in calls}
     for text in texts:
-        named = [(name, ask) for ask in calls for name in {ask.path, ask.step_id} if text.startswith(f"{name}.")]
         # A key of an item may hold a dot: the longest name is the one that was meant.
-        step = max((name for name, _ in named), key=len, default=None)
-        output, equals, value = text[len(step or "") + 1 :].partition("=")
-        if step is None or not equals:
-            listed = ", ".join(f"`{ask.path}`" for ask in calls) or "none"
+        ends = (at for at in range(len(text) - 1, 0, -1) if text[at] == ".")
+        step, paths = next(((text[:at], paths) for at in ends if (paths := named(text[:at], asked))), ("", []))
+        output, equals, value = text[len(step) + 1 :].partition("=")
+        if not paths or not equals:
             raise UsageError(
                 f"`{OPTION}` takes STEP.NAME=VALUE for a call without a result, not `{text}`",
-                hint=f"calls without a result: {listed}",
+                hint=f"calls without a result: {_listed(asked) or 'none'}",
             )
-        for name, ask in named:
-            if name == step:
-                found.setdefault(ask.key, {})[output] = _fitting(ask, output, value)
+        ask = asked[_one(step, paths)]
+        found.setdefault(ask.key, {})[output] = _fitting(ask, output, value)
     return found
 
 
@@ -116,11 +115,13 @@ def _fitting(ask: Call, output: str, value: str) -> Any:
     parameter = ask.contract.outputs.get(output)
     if parameter is None:
         listed = ", ".join(f"`{name}`" for name in ask.contract.outputs) or "no outputs"
-        raise UsageError(f"`{ask.path}` has no output `{output}`", hint=f"its contract declares {listed}")
+        raise UsageError(f"`{path_text(ask.path)}` has no output `{output}`", hint=f"its contract declares {listed}")
     try:
         return fit(value, parameter)
     except InputError as problem:
-        raise UsageError(f"the output `{output}` of `{ask.path}`: {problem.message}", hint=problem.hint) from None
+        raise UsageError(
+            f"the output `{output}` of `{path_text(ask.path)}`: {problem.message}", hint=problem.hint
+        ) from None
 
 
 def _require_success(choices: list[Choice]) -> None:
@@ -128,9 +129,9 @@ def _require_success(choices: list[Choice]) -> None:
     for choice in choices:
         if choice.outputs and choice.event.choice != "success":
             raise UsageError(
-                f"`{OPTION}` is only for calls that succeeded, and `{choice.path}` is reconciled as "
+                f"`{OPTION}` is only for calls that succeeded, and `{path_text(choice.path)}` is reconciled as "
                 f"`{choice.event.choice}`",
-                hint=f"add --reconcile {choice.path}=success",
+                hint=f"add --reconcile {path_text(choice.path)}=success",
             )
 
 
@@ -138,10 +139,10 @@ def _require_outputs(choices: list[Choice], calls: Mapping[str, Call]) -> None:
     """Refuse a success without the outputs it must have: steps after it rely on them."""
     missing = [each for choice in choices for each in _missing(choice, calls[choice.key])]
     if missing:
-        listed = ", ".join(f"`{each.name}` of `{each.path}`" for each in missing)
+        listed = ", ".join(f"`{each.name}` of `{path_text(each.path)}`" for each in missing)
         raise OutputsMissing(
             f"a call that succeeded must have its required outputs, and these are not given: {listed}",
-            hint=" ".join(f"{OPTION} {each.path}.{each.name}=VALUE" for each in missing),
+            hint=" ".join(f"{OPTION} {path_text(each.path)}.{each.name}=VALUE" for each in missing),
             missing=missing,
         )
 
@@ -164,14 +165,14 @@ def require_ended(run_id: str, announced: Iterable[Request[Any]], recorded: Iter
     found = marked(steps)
     if found:
         raise _running(
-            f"`{steps[found[0][0]]}` is still running, and the gert that started it has ended",
+            f"`{path_text(steps[found[0][0]])}` is still running, and the gert that started it has ended",
             [(pid, command) for _, pid, command in found],
         )
     closed = closed_orphans(_first_moment(set(steps.values()), recorded)) if calls else []
     if closed:
         raise _running(
-            f"`{calls[0].path}` may still be running: a process that started after it began does not let gert see "
-            "which call it belongs to",
+            f"`{path_text(calls[0].path)}` may still be running: a process that started after it began does not let "
+            "gert see which call it belongs to",
             closed,
         )
 
@@ -203,15 +204,34 @@ def _first_moment(paths: set[str], recorded: Iterable[bytes]) -> float:
     return min((parse_timestamp(each.timestamp).timestamp() for each in of_steps or events), default=0.0)
 
 
-def _require_open(said: Mapping[str, Reconciliation], calls: list[Call]) -> None:
-    """Refuse a choice for a step without an open call: it would have no effect."""
-    known = {name for ask in calls for name in (ask.path, ask.step_id)}
-    for name in said:
-        if name != ALL and name not in known:
-            listed = ", ".join(f"`{ask.path}`" for ask in calls)
+def _by_path(said: Mapping[str, Reconciliation], calls: list[Call]) -> dict[str, Reconciliation]:
+    """The choices for single calls; one for a step without an open call, or for several, is refused."""
+    found: dict[str, Reconciliation] = {}
+    for name, choice in said.items():
+        if name == ALL:
+            continue
+        paths = named(name, (ask.path for ask in calls))
+        if not paths:
+            listed = _listed(ask.path for ask in calls)
             raise UsageError(
                 f"`{name}` is not a call without a result", hint=f"there is {listed}" if listed else "there is none"
             )
+        if found.setdefault(_one(name, paths), choice) != choice:
+            raise UsageError(f"`{path_text(paths[0])}` is reconciled twice", hint="pass one choice for each call")
+    return found
+
+
+def _one(name: str, paths: list[str]) -> str:
+    """The only path that a name means."""
+    if len(paths) > 1:
+        # As recorded: two paths may read the same.
+        listed = ", ".join(f"`{path}`" for path in paths[:_MOST_NAMED])
+        raise UsageError(f"`{name}` names {len(paths)} calls without a result", hint=f"name one of {listed}")
+    return paths[0]
+
+
+def _listed(paths: Iterable[str]) -> str:
+    return ", ".join(f"`{path_text(path)}`" for path in paths)
 
 
 class Reconciled:

@@ -57,6 +57,7 @@ from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.foundation.text import path_text
 from gert.kernel.ledger.port import Ledger
 
 FINALLY: Final = FinallyStart.type
@@ -117,7 +118,7 @@ async def _ask_for(problem: OutputsMissing, console: Console) -> list[str]:
     """Ask the operator for the outputs of calls that succeeded; raise the problem where one is not given."""
     missing = cast("list[Missing]", problem.missing)
     bindings = [
-        InputBinding(name=f"{path}.{name}", source=PROMPT, path="", parameter=parameter)
+        InputBinding(name=f"{path_text(path)}.{name}", source=PROMPT, path="", parameter=parameter)
         for path, name, parameter in missing
     ]
     values = (await PromptResolver(console).resolve(bindings)).values

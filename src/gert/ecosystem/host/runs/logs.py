@@ -11,9 +11,9 @@ from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.errors import TraceError, UsageError
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.events.envelope import decode
-from gert.kernel.events.path import split
+from gert.kernel.events.path import is_named, lineage, split
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import path_text, printable
 from gert.kernel.ledger.record import Output
 
 _PAGE: Final = 200
@@ -80,12 +80,13 @@ class Logs:
                 if path and is_of(path, self._step):
                     return
                 if path and len(known) < _MOST_KNOWN:
-                    known.update(dict.fromkeys((path, split(path)[-1].name)))
+                    last = path[path.rfind("/") + 1 :]
+                    known.update(dict.fromkeys((path_text(path), path_text(last), split(last)[0].name)))
         guess = did_you_mean(self._step, known)
-        named = ", ".join(f"`{printable(path)}`" for path in list(known)[:_MOST_NAMED])
+        named = ", ".join(f"`{path}`" for path in list(known)[:_MOST_NAMED])
         raise UsageError(
             f"run `{self._run_id}` has not run a step `{printable(self._step)}`",
-            hint=f"did you mean `{printable(guess)}`?" if guess else f"it has run {named or 'no step'}",
+            hint=f"did you mean `{guess}`?" if guess else f"it has run {named or 'no step'}",
         )
 
     def _new_answers(self) -> Iterator[RecordedAnswer]:
@@ -122,9 +123,7 @@ class Logs:
 
 def is_of(path: str, step: str) -> bool:
     """Whether a path is that of a step, or lies within it; a step is named by its id or its path."""
-    if path == step or path.startswith((f"{step}/", f"{step}[")):
-        return True
-    return "/" not in step and any(segment.name == step for segment in split(path))
+    return any(is_named(each, step) for each in lineage(path))
 
 
 def _rest(text: str, length: int, end: str) -> str:

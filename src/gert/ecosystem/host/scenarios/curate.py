@@ -23,6 +23,7 @@ from gert.ecosystem.host.scenarios.folders import (
 )
 from gert.ecosystem.host.scenarios.record_scenario import X_RECORDED, recorded_from, write_folder
 from gert.errors import DocumentError, GertError, UsageError
+from gert.kernel.foundation.names import suggestion
 from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.changes import Ending
@@ -104,10 +105,12 @@ def locate(named: str, runbook: str | None = None) -> Folder:
         return Folder(path, runbook_of(path))
     if os.path.basename(os.path.normpath(named)) != named or named in (os.curdir, os.pardir):
         raise UsageError(f"there is no `{SCENARIO_FILE}` in `{named}`")
-    known = [each for each in find_scenarios(["."]) if each.name == named]
+    found = find_scenarios(["."])
+    known = [each for each in found if each.name == named]
     if not known:
         raise UsageError(
-            f"there is no scenario `{named}` below this folder", hint="list the scenarios with `gert scenario list`"
+            f"there is no scenario `{named}` below this folder",
+            hint=suggestion(named, (each.name for each in found)) or "list the scenarios with `gert scenario list`",
         )
     if len(known) > 1:
         listed = ", ".join(f"`{each.path}`" for each in known[:10])

@@ -6,7 +6,14 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.config.files import SCENARIOS, is_file, is_searched, require_read, runbook_of
+from gert.ecosystem.host.config.files import (
+    SCENARIOS,
+    is_file,
+    is_searched,
+    require_read,
+    runbook_of,
+    suggested_file,
+)
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, UsageError
@@ -141,7 +148,7 @@ def _find_by_name(name: str) -> list[Folder]:
             return [Folder(os.path.normpath(name), runbook_of(name))]
         return list(_below(name))
     if not is_file(name):
-        raise UsageError(f"there is no file or folder `{name}`")
+        raise UsageError(f"there is no file or folder `{name}`", hint=suggested_file(name))
     if os.path.basename(name) in (SCENARIO_FILE, TEST_FILE):
         folder = os.path.dirname(name) or "."
         return [Folder(folder, runbook_of(folder))]

@@ -18,13 +18,14 @@ from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs
 from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.host.tools.find_tools import FoundTool, ToolAction, find_tools
-from gert.errors import UsageError
-from gert.kernel.engine.inputs import GivenInput
+from gert.errors import InputError, UsageError
+from gert.kernel.engine.inputs import GivenInput, fit
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.command import masked_call
 from gert.kernel.runbook.documents.runbook import API_VERSION
 from gert.kernel.runbook.documents.tool import Tool
@@ -149,6 +150,8 @@ def _runbook(found: FoundTool, action: ToolAction, given: Mapping[str, GivenInpu
                 f"the action `{action.name}` has no input `{name}`",
                 hint=f"did you mean `{guess}`?" if guess else f"its inputs: {known}",
             )
+    for name, value in given.items():
+        _require_fit(name, value, declared[name])
     missing = [name for name, each in declared.items() if each.required and not each.has_default and name not in given]
     if missing:
         words = " ".join(f"--input {name}=VALUE" for name in missing)
@@ -176,6 +179,14 @@ def _runbook(found: FoundTool, action: ToolAction, given: Mapping[str, GivenInpu
         "steps": [step, {"id": "tried", "type": "end", "outcome": {"category": "no_action", "code": "tried"}}],
     }
     return os.path.join(_folder(found), f"try-{secrets.token_hex(6)}.yaml"), to_yaml(document)
+
+
+def _require_fit(name: str, given: GivenInput, parameter: Parameter) -> None:
+    """Refuse a value that the contract does not take: no run has to fail to show that."""
+    try:
+        fit(given.text if given.text is not None and parameter.type == "string" else given.value, parameter)
+    except InputError as problem:
+        raise InputError(f"the input `{name}`: {problem.message}", hint=problem.hint) from None
 
 
 def _folder(found: FoundTool) -> str:

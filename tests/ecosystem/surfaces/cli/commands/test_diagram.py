@@ -373,6 +373,35 @@ def test_a_diagram_is_drawn_again(drawn: Project, form: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "begin"),
+    [
+        ("d.svg", "<svg "),
+        ("d.SVG", "<svg "),
+        ("d.dot", "digraph "),
+        ("d.gv", "digraph "),
+        ("d.mmd", "flowchart "),
+        ("d.mermaid", "flowchart "),
+        ("d.md", "```mermaid\nflowchart "),
+        ("d.txt", "flowchart "),
+        ("svg", "flowchart "),
+    ],
+)
+def test_the_ending_of_a_file_says_its_format(drawn: Project, file: str, begin: str) -> None:
+    for _ in range(2):
+        drawn.gert("diagram", "book.yaml", "-o", file).ended(0)
+    text = (drawn.root / file).read_text()
+    assert text.startswith(begin)
+    assert text.endswith("\n```\n") == file.endswith(".md")
+
+
+def test_a_format_that_the_ending_contradicts_is_refused(drawn: Project) -> None:
+    drawn.gert("diagram", "book.yaml", "--format", "dot", "-o", "d.gv").ended(0)
+    refused = drawn.gert("diagram", "book.yaml", "--format", "mermaid", "-o", "d.svg").ended(2).err
+    assert "`d.svg` is the name of a file of format `svg`, and `--format` is `mermaid`" in refused
+    assert not (drawn.root / "d.svg").exists()
+
+
+@pytest.mark.parametrize(
     ("step", "falls_through"),
     [
         pytest.param("next: c", False, id="a jump that is always taken"),

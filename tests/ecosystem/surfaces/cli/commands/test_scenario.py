@@ -300,6 +300,7 @@ def test_a_test_that_had_to_be_written_anew_is_told(ran: Project) -> None:
         pytest.param(["recorded/friday", "--runbook", "nobody.yaml"], 2, "there is no file", id="no such runbook"),
         pytest.param(["recorded/friday", "--runbook", "other.yaml"], 1, "has no input `word`", id="another runbook"),
         pytest.param(["nobody"], 2, "no scenario `nobody` below this folder", id="a name nobody has"),
+        pytest.param(["firday"], 2, "did you mean `friday`?", id="a name that is misspelled"),
         pytest.param(["no/body"], 2, "there is no `scenario.yaml` in `no/body`", id="a folder that is none"),
         pytest.param(["stray"], 2, "name the runbook with --runbook", id="a scenario of nobody knows what"),
         pytest.param(["lost"], 2, "no longer exists", id="a runbook that is gone"),
@@ -359,6 +360,7 @@ def test_a_list_of_nothing_says_how_to_begin(project: Project) -> None:
     assert "gert scenario new" in project.gert("scenario", "list").ended(0).out
     assert json.loads(project.gert("scenario", "list", "book.yaml", "--json").ended(0).out) == []
     assert "there is no file or folder" in project.gert("scenario", "list", "nobody").ended(2).err
+    assert "did you mean `./book.yaml`?" in project.gert("test", "./bok.yaml").ended(2).err
 
 
 def test_a_scenario_is_shown_in_brief_and_in_full(ran: Project) -> None:

@@ -400,6 +400,12 @@ actions:
     contract: {outputs: {count: {type: int}, word: {type: string}}}
     extract: {word: {from: stdout, pattern: 'no'}, count: {from: stdout, pattern: '(\\d+)'}}
   fails: {argv: [sh, -c, "exit 7"]}
+  waits:
+    argv: [sleep, "{{ .secs }}"]
+    contract: {inputs: {secs: {type: int, required: true, max: 5}}}
+  opens:
+    argv: ["true"]
+    contract: {inputs: {pin: {type: string, secret: true, required: true, pattern: '^[0-9]{4}$'}}}
   hides:
     argv: [sh, -c, 'echo "token=$TOKEN"']
     env: {TOKEN: "{{ .token }}"}
@@ -549,9 +555,20 @@ class TestTry:
             (["words", "count"], "needs the input `text`", "--input text=VALUE"),
             (["words", "fails", "--input", "x=1"], "has no input `x`", "none"),
             (["nope", "x"], "there is no tool `nope`", ""),
+            (["words", "waits", "--input", "secs=abc"], "the input `secs`: expected an int, found `abc`", ""),
+            (["words", "waits", "--input", "secs=9"], "the input `secs`: expected at most 5", ""),
         ],
     )
     def test_mistakes(self, words: Project, given: list[str], why: str, hint: str) -> None:
         ran = words.gert("tool", "try", *given, "--json").ended(2)
         assert why in ran.err
         assert hint in (json.loads(ran.out)["error"]["hint"] or "")
+        assert json.loads(words.gert("run", "list", "--all", "--json").ended(0).out) == []
+
+    def test_a_secret_that_does_not_fit_is_not_shown(self, words: Project) -> None:
+        ran = words.gert("tool", "try", "words", "opens", "--input", "pin=h1dd3n", "--json").ended(2)
+        assert "the input `pin`: " in ran.err
+        assert "h1dd3n" not in ran.err + ran.out
+
+    def test_a_number_is_text_where_text_is_declared(self, words: Project) -> None:
+        words.gert("tool", "try", "words", "count", "--input", "text=5").ended(0)

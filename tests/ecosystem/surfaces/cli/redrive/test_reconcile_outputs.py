@@ -17,7 +17,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
-def killed(project: Project, count: dict[str, Any], **contract: Any) -> None:
+def killed(project: Project, count: dict[str, Any], loop: dict[str, Any] | None = None, **contract: Any) -> None:
     """A run under `contract_violations: deny` that was killed while it called `charge`, which may not be repeated."""
     printed = {"from": "stdout", "pattern": "noted (.*)"}
     project.tool(
@@ -29,7 +29,8 @@ def killed(project: Project, count: dict[str, Any], **contract: Any) -> None:
         contract={"idempotent": False, **contract},
     )
     after = note("after", word="{{ default 0 .step.charge.count }} {{ default 0 .step.charge.said }}")
-    project.runbook(note("charge", tool="once"), after, tools=["note", "once"], governance=DENY)
+    steps = [{**note("charge", tool="once"), **loop}] if loop else [note("charge", tool="once"), after]
+    project.runbook(*steps, tools=["note", "once"], governance=DENY)
     project.exec().ended(-signal.SIGKILL)
 
 
@@ -44,6 +45,18 @@ def test_a_reconciled_success_breaks_no_contract(project: Project) -> None:
     assert of_type(events, "contract_violation") == []
     assert completed(events, "charge")["status"] == "success"
     assert project.noted() == ["charge", "0 0"]
+    project.verifies()
+
+
+@pytest.mark.parametrize("name", ["charge[logs/a.log]", "charge[logs%2Fa.log]", "charge"])
+def test_an_item_is_reconciled_by_the_name_that_is_shown(project: Project, name: str) -> None:
+    killed(project, COUNT, loop={"for_each": {"over": ["logs/a.log"], "as": "file", "key": "{{ .file }}"}})
+    shown = project.gert("run", "show", "last").ended(0).out
+    assert "in doubt:    charge[logs/a.log] " in shown
+    refused = resumed(project, "--reconcile", "chrge=success").ended(2).err
+    assert "there is `charge[logs/a.log]`" in refused
+    resumed(project, "--reconcile", f"{name}=success", "--reconcile-output", f"{name}.count=3").ended(0)
+    assert completed(project.run().events(), "charge[logs%2Fa.log]")["outputs"] == {"count": 3}
     project.verifies()
 
 

@@ -95,6 +95,17 @@ def test_steps_of_a_loop_are_chosen_by_id_or_path(project: Project) -> None:
     assert [piece["text"] for piece in pieces(project, run, first)] == ["noted p\n"]
 
 
+def test_an_item_is_chosen_and_shown_as_people_read_it(project: Project) -> None:
+    project.runbook({**note("a", "{{ .x }}"), "for_each": {"over": ["p/1", "q"], "as": "x", "key": "{{ .x }}"}})
+    project.exec().ended(0)
+    assert project.gert("logs", "last", "a[p/1]").ended(0).out.splitlines() == [
+        "▸ a[p/1]  stdout (exit 0)",
+        "noted p/1",
+    ]
+    assert [piece["step"] for piece in pieces(project, "last", "a[p/1]")] == ["a[p%2F1]"]
+    assert "did you mean `a[p/1]`?" in project.gert("logs", "last", "a[p/2]").ended(2).err
+
+
 def test_a_running_step_is_shown_while_it_runs_and_its_output_is_dropped_with_the_answer(project: Project) -> None:
     project.runbook(call("s", "slow"), tools=["slow"])
     with running(project) as process:

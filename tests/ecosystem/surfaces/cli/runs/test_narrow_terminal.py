@@ -56,12 +56,23 @@ def test_a_list_of_runs_says_why_they_failed_on_one_line_each(books: Project) ->
     for _ in range(2):
         books.exec("run.yaml").ended(3)
     head, *rows, note = screen(books, "run", "list")
-    assert head.split() == ["RUN", "RUNBOOK", "STATUS", "WHY"]
+    assert head.split() == ["RUN", "RUNBOOK", "STARTED", "STATUS", "RESULT"]
     assert len(rows) == 2
     for row in rows:
-        assert row.split()[1:4] == ["clean-up-merged-bran…", "failed", "`delete[feat/c]`:"]
+        name, _, ago, status, why = row.split()[1:6]
+        assert (name[:12], ago, status, why[:14]) == ("clean-up-mer", "ago", "failed", "`delete[feat/c")
         assert len(row) == 80
-    assert note == "not shown: started, by, mode, events, took (see --json, or widen the terminal)"
+    assert note == "not shown: by, mode, events, took (see --json, or widen the terminal)"
+
+
+def test_a_list_of_runs_shows_the_outcome_of_those_that_completed_and_why_others_failed(books: Project) -> None:
+    books.exec("run.yaml").ended(3)
+    books.write("good.yaml", BOOK.replace("ACTION", "run").replace("exit 1", "exit 0"))
+    books.exec("good.yaml").ended(0)
+    head, good, bad, _ = screen(books, "run", "list")
+    assert head.split() == ["RUN", "RUNBOOK", "STARTED", "STATUS", "RESULT"]
+    assert good.split()[-3:] == ["completed", "resolved:", "done"]
+    assert bad.split()[4:6] == ["failed", "`delete[feat/c…"]
 
 
 def test_explain_shows_the_decision_and_the_rule(books: Project) -> None:
@@ -74,7 +85,7 @@ def test_explain_shows_the_decision_and_the_rule(books: Project) -> None:
 def test_nothing_is_cut_where_output_is_no_terminal(books: Project) -> None:
     books.exec("run.yaml").ended(3)
     listed = books.gert("run", "list").ended(0).out
-    assert listed.splitlines()[0].split()[-3:] == ["WHY", "EVENTS", "TOOK"]
+    assert listed.splitlines()[0].split()[-3:] == ["RESULT", "EVENTS", "TOOK"]
     assert "…" not in listed
     assert "`sh` exited with 1" in listed
     assert "not shown" not in listed

@@ -30,6 +30,26 @@ def test_a_list_of_runs_says_why_one_failed(project: Project) -> None:
     assert row["why"] == "bad: `sh` exited with 3: the disk is gone"
 
 
+def test_an_item_of_a_block_that_failed_is_named_once_and_as_people_read_it(project: Project) -> None:
+    each = {**STEP, "for_each": {"over": ["a/b"], "as": "x", "key": "{{ .x }}"}}
+    arm = {"condition": "default", "label": "some", "steps": [each]}
+    failing(project, {"id": "any", "type": "branch", "branches": [arm]})
+    project.exec().ended(3)
+    assert " `bad[a/b]`: `sh` exited with 3: the disk is gone " in project.gert("run", "list").ended(0).out
+    refused = project.gert("rerun", "last", "--from", "bad[a/c]").ended(2).err
+    assert "it reached `one`, `bad[a/b]`, `bad`, `any`" in refused
+    assert "did you mean `bad[a/b]`?" in project.gert("logs", "last", "bad[a/c]").ended(2).err
+
+
+def test_a_tab_in_what_a_tool_printed_is_seen_as_one(project: Project) -> None:
+    project.tool("bad", ["sh", "-c", "printf 'disk\\tgone\\n' >&2; exit 3"])
+    project.runbook({**STEP}, tools=["bad"])
+    ran = project.exec().ended(3)
+    shown = project.gert("run", "show", "last").ended(0).out
+    assert "disk⇥gone" in shown
+    assert "\ufffd" not in ran.out + ran.err + shown
+
+
 def test_a_run_is_shown_with_its_steps_and_why_one_failed(project: Project) -> None:
     failing(project)
     project.exec().ended(3)

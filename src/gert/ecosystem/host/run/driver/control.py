@@ -17,6 +17,7 @@ from gert.ecosystem.host.config.keys.approval_keys import ApprovalKeys
 from gert.ecosystem.host.run.world.evidence import NO_REASON, EvidenceEntries, NoEvidence
 from gert.errors import Busy, GertError, IntegrityError, Unavailable
 from gert.kernel.engine.requests import CallExtension, CallTool, CollectEvidence, EvidenceAnswer, Request
+from gert.kernel.events.path import is_read_as
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import canonical
 from gert.kernel.foundation.signature import Key, Signature, sign, verify
@@ -178,7 +179,7 @@ class Control:
         async with self._came:
             while True:
                 for entry in self._advances:
-                    if entry[1] in (None, ask.path):
+                    if entry[1] is None or is_read_as(ask.path, entry[1]):
                         self._advances.remove(entry)
                         return entry[0]
                 await self._came.wait()
@@ -187,7 +188,7 @@ class Control:
         """Wait for evidence that fits a step; what does not fit is refused with a note, and the step waits on."""
         async with self._came:
             while True:
-                for entry in [each for each in self._evidence if each[1].path == ask.path]:
+                for entry in [each for each in self._evidence if is_read_as(ask.path, each[1].path or "")]:
                     self._evidence.remove(entry)
                     answer = await self._checked(ask, *entry)
                     if answer is not None:

@@ -13,6 +13,7 @@ from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts
 from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.row import run_row
+from gert.ecosystem.host.shapes.runs import RunRow
 from gert.ecosystem.surfaces.cli.render.output import folded, near_path, plural
 from gert.ecosystem.surfaces.cli.render.table import Cell
 from gert.ecosystem.surfaces.cli.render.text import (
@@ -22,6 +23,7 @@ from gert.ecosystem.surfaces.cli.render.text import (
     GOOD,
     LIVELY,
     LONGEST_NAME,
+    age,
     clip,
     elapsed,
     took_text,
@@ -32,9 +34,11 @@ from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.text import one_line, path_text, printable
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 
-HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "why", "events", "took")
-SPARE: Final = ("took", "events", "mode", "by", "started", "outcome")
+HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "result", "events", "took")
+SPARE: Final = ("took", "events", "mode", "by", "started")
 """Columns to leave out on a narrow terminal, in this order."""
+FIRM: Final = ("started",)
+"""Columns that matter more than the whole name of a runbook."""
 
 LONGEST_WHY: Final = 1000
 _SHORT_DIGEST: Final = len("sha256:") + 12
@@ -60,7 +64,6 @@ COLOURS: Final = {
 def row(entry: ListedRun, now: datetime) -> list[Cell]:
     """One run in a list."""
     said = run_row(entry)
-    outcome = said["outcome"]
     is_answered = any(view.is_answered for view in entry.tickets) and not entry.is_driven
     waits = f" ({'answered' if is_answered else plural(len(entry.tickets), 'ticket')})" if entry.tickets else ""
     agent = entry.kind == "agent"
@@ -69,18 +72,22 @@ def row(entry: ListedRun, now: datetime) -> list[Cell]:
     return [
         clip(entry.run_id, 2 * LONGEST_NAME),
         clip(name, LONGEST_NAME),
-        _ago(entry.started, now),
+        f"{age(now - entry.started)} ago" if entry.started is not None else "",
         clip((said["tenant"] if agent else said["actor"]) or "", LONGEST_NAME),
         "try" if said["trial"] else entry.kind if entry.kind != "runbook" else said["mode"] or "",
         (f"{entry.status}{waits}", COLOURS[entry.status]),
-        (
-            f"{outcome['category']}: {outcome['code']}" if outcome else "",
-            CATEGORY.get(outcome["category"]) if outcome else None,
-        ),
-        one_line(_why(entry, said["why"] or ""), LONGEST_WHY),
+        _result(entry, said),
         str(entry.events),
         elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "",
     ]
+
+
+def _result(entry: ListedRun, said: RunRow) -> Cell:
+    """What became of a run: why it did not complete, or else its outcome."""
+    if why := said["why"]:
+        return one_line(_why(entry, why), LONGEST_WHY)
+    outcome = said["outcome"]
+    return (f"{outcome['category']}: {outcome['code']}", CATEGORY.get(outcome["category"])) if outcome else ""
 
 
 def as_document(entry: ListedRun) -> dict[str, Any]:
@@ -297,7 +304,8 @@ def _why(entry: ListedRun, why: str) -> str:
     if not failed or not why.startswith(f"{failed}: "):
         return why
     name, message = path_text(failed), why.removeprefix(f"{failed}: ")
-    return message if message.startswith(f"`{name}`") else f"{name}: {message}"
+    last = path_text(failed[failed.rfind("/") + 1 :])
+    return message if message.startswith((f"`{name}`", f"`{last}`: ")) else f"{name}: {message}"
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

@@ -35,12 +35,18 @@ class Layout(NamedTuple):
     above: int | None = None
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Sequence[str] = ()) -> None:
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    spare: Sequence[str] = (),
+    firm: Sequence[str] = (),
+) -> None:
     """Print rows of text with optional colours. Only on a terminal is anything cut or left out.
 
     The first column is what people copy into the next command: it is always whole.
 
     spare: headings of columns that may be left out, the least important first
+    firm: headings among them that matter more than the full width of others
     """
     cells = [[_shown(each) for each in row] for row in rows]
     lines = [list(headings), *([text for text, _ in row] for row in cells)]
@@ -50,7 +56,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: 
         filled = [at for at in range(len(headings)) if at == 0 or any(row[at][0] for row in cells)]
         essential = [at for at in filled if headings[at] not in spare]
         important = sorted((at for at in filled if headings[at] in spare), key=lambda at: -spare.index(headings[at]))
-        layout = fit(natural, essential, important, get_terminal_size().columns)
+        kept = [at for at in important if headings[at] in firm]
+        layout = fit(natural, essential, important, get_terminal_size().columns, kept)
     _print_row([(heading.upper(), None) for heading in headings], layout, is_heading=True)
     for row in cells:
         _print_row(row, layout)
@@ -66,12 +73,15 @@ def _shown(cell: Cell) -> _Shown:
     return printable(text), colour
 
 
-def fit(natural: Sequence[int], essential: Sequence[int], spare: Sequence[int], room: int) -> Layout:
+def fit(
+    natural: Sequence[int], essential: Sequence[int], spare: Sequence[int], room: int, firm: Sequence[int] = ()
+) -> Layout:
     """Choose columns and their widths, so that a row takes one line of `room` columns.
 
     natural: how wide each column is
     essential: columns that are shown in any case; the first of them is not cut
     spare: columns that are shown if there is room, the most important first
+    firm: columns among them for which others may be cut
     """
     first, *others = essential
     if _total(natural[first], *(min(natural[at], NARROW) for at in others)) > room:
@@ -81,7 +91,8 @@ def fit(natural: Sequence[int], essential: Sequence[int], spare: Sequence[int], 
         return Layout(_widths(natural, chosen, {}, room), [*left_out, *spare], first)
     chosen, left_out = list(essential), []
     for at in spare:
-        wanted = (natural[each] if each == first else min(natural[each], COMFORTABLE) for each in (*chosen, at))
+        least = NARROW if at in firm else COMFORTABLE
+        wanted = (natural[each] if each == first else min(natural[each], least) for each in (*chosen, at))
         (chosen if _total(*wanted) <= room else left_out).append(at)
     return Layout(_widths(natural, chosen, {first: natural[first]}, room), left_out)
 

@@ -157,6 +157,15 @@ def elapsed(duration: timedelta) -> str:
     return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
 
 
+def age(duration: timedelta) -> str:
+    """A duration in its largest unit: `4s`, `2m`, `1h`, `3d`."""
+    seconds = max(duration // timedelta(seconds=1), 0)
+    for unit, size, until in (("s", 1, 60), ("m", 60, 3600), ("h", 3600, 2 * 86400)):
+        if seconds < until:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86400}d"
+
+
 def took_text(duration: str, waited: str | None) -> str:
     """The duration, and how much of it was spent waiting."""
     return duration_text(duration) + (f" ({duration_text(waited)} of it waiting)" if waited else "")

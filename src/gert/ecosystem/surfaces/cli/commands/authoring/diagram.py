@@ -12,15 +12,30 @@ from gert.ecosystem.surfaces.cli.render.output import print_line
 from gert.errors import UsageError
 from gert.kernel.foundation.text import os_reason
 
-_MARKS: Final = (b"<svg ", b"flowchart ", b"digraph ")
+_FENCE: Final = "```mermaid\n"
+_MARKS: Final = (b"<svg ", b"flowchart ", b"digraph ", _FENCE.encode())
 """How a diagram begins."""
 
+_MARKDOWN: Final = (".md", ".markdown")
+_ENDINGS: Final = {
+    ".svg": "svg",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    **dict.fromkeys(_MARKDOWN, "mermaid"),
+}
+"""The formats of files, by how their names end."""
 
-@click.command(name="diagram", epilog="Example: gert diagram runbooks/restart-pod.yaml --format svg -o restart.svg")
+
+@click.command(name="diagram", epilog="Example: gert diagram runbooks/restart-pod.yaml -o restart.svg")
 @click.argument("runbook", required=False, metavar="[RUNBOOK|RUN]")
 @click.option("--run", "run_id", metavar="RUN", help="Run, in place of the argument.")
 @click.option(
-    "--format", "form", type=click.Choice(list(FORMATS)), default="mermaid", show_default=True, help="Output format."
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    help="Output format (default: that of FILE: .svg, .dot, .gv, .mmd, .mermaid or .md; else mermaid).",
 )
 @click.option(
     "--output",
@@ -36,7 +51,7 @@ _MARKS: Final = (b"<svg ", b"flowchart ", b"digraph ")
 def command(
     runbook: str | None,
     run_id: str | None,
-    form: str,
+    form: str | None,
     file: str | None,
     policies: tuple[str, ...],
     state_dir: str | None,
@@ -53,12 +68,16 @@ def command(
         runbook, run_id = None, runbook
     if (runbook is None) == (run_id is None):
         raise UsageError("expected a runbook or a run", hint="name one of them: a file, or a run such as `last`")
+    ending = os.path.splitext(file or "")[1].lower()
+    form = _form(form, ending, file)
     if run_id is not None:
         with open_runs(state_dir, db, dsn) as runs:
             outline = run_outline(runs, runs.find(run_id))
     else:
         outline = runbook_outline(runbook or "", policies)
     text = draw(outline, form)
+    if ending in _MARKDOWN:
+        text = f"{_FENCE}{text}```\n"
     if file is None:
         print_line(text.removesuffix("\n"))
         return 0
@@ -70,6 +89,17 @@ def command(
     except OSError as problem:
         raise UsageError(f"cannot write `{file}`: {os_reason(problem)}") from None
     return 0
+
+
+def _form(form: str | None, ending: str, file: str | None) -> str:
+    """The format that was asked for, by option or by the ending of the file."""
+    named = _ENDINGS.get(ending)
+    if form is not None and named not in (None, form):
+        raise UsageError(
+            f"`{file}` is the name of a file of format `{named}`, and `--format` is `{form}`",
+            hint="leave --format out, or choose another ending",
+        )
+    return form or named or "mermaid"
 
 
 def _is_diagram(file: str) -> bool:

@@ -12,7 +12,7 @@ from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import print_json_line, print_line
 from gert.errors import UsageError
-from gert.kernel.foundation.text import output_line, printable
+from gert.kernel.foundation.text import output_line, path_text, printable
 
 LOOK: Final = 0.3
 """Seconds between two looks at a run that is followed."""
@@ -25,10 +25,10 @@ LOOK: Final = 0.3
 def command(run_id: str, step: str | None, follow: bool, ledger: LedgerChoice, as_json: bool) -> int:
     """Show what the steps of a run printed, on standard output and standard error.
 
-    RUN is the id of a run, a unique prefix of it, or `last`. STEP is the id or the path of a step (default: all).
-    Output is redacted; of a stream longer than 1 MiB the first and the last 512 KiB are kept. Bytes that are not UTF-8
-    are shown as \\xNN. A step that runs longer than half a second is shown while it runs. With --json each piece of
-    output is one JSON document on a line.
+    RUN is the id of a run, a unique prefix of it, or `last`. STEP is the id of a step, `id[key]` for one item, or
+    its path (default: all). Output is redacted; of a stream longer than 1 MiB the first and the last 512 KiB are kept.
+    Bytes that are not UTF-8 are shown as \\xNN. A step that runs longer than half a second is shown while it runs. With
+    --json each piece of output is one JSON document on a line.
     """
     with open_runs(*ledger) as runs:
         found = runs.find(run_id)
@@ -77,7 +77,7 @@ class _Page:
             return
         place = (piece.step, piece.stream)
         if place != self._last or (piece.request and not piece.is_running):
-            print_line(click.style(f"▸ {printable(piece.step)}  {_about(piece)}", fg="cyan"))
+            print_line(click.style(f"▸ {path_text(piece.step)}  {_about(piece)}", fg="cyan"))
         self._last = place
         for line in piece.text.removesuffix("\n").split("\n"):
             print_line(output_line(line))

@@ -51,8 +51,8 @@ def command(
 
     RUN is the id of the run, a unique prefix of it, or `last`.
     If gert stopped before recording the result of a call, it makes the call again only if its contract is idempotent;
-    otherwise pass the result with --reconcile. While a tool of the run still runs on this machine, gert calls nothing.
-    Two processes never drive the same run.
+    otherwise pass the result with --reconcile; STEP is its id, `id[key]` for one item, or its path. While
+    a tool of the run still runs on this machine, gert calls nothing. Two processes never drive the same run.
     """
     choices = dict(_choice(text) for text in reconcile)
     options = ResumeOptions(

@@ -30,6 +30,7 @@ from gert.ecosystem.surfaces.cli.render.output import (
     print_lines,
 )
 from gert.ecosystem.surfaces.cli.render.run_text import (
+    FIRM,
     HEADINGS,
     SPARE,
     abandoned_lines,
@@ -105,7 +106,7 @@ def list_(
         if as_json:
             print_json([run_row(entry) for entry in found])
         elif found:
-            print_table(HEADINGS, [row(entry, moment) for entry in found], SPARE)
+            print_table(HEADINGS, [row(entry, moment) for entry in found], SPARE, FIRM)
         else:
             any_run = bool(unreadable) or next(runs.newest(), None) is not None
             print_line("there are no such runs" if any_run else f"there are no runs in {runs.place.name}")
