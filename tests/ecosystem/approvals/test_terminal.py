@@ -242,6 +242,31 @@ def test_a_preview_says_how_old_it_is(ago: timedelta, is_said: bool) -> None:
     assert ("from 7m0s ago" in shown or "from 7m ago" in shown) is is_said
 
 
+def test_an_answer_after_the_terminal_became_narrower_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal breaks the rows again, and a value could then draw rows that look like ours."""
+    current = [80]
+
+    def size(*_: int) -> os.terminal_size:
+        return os.terminal_size((current[0], 24))
+
+    monkeypatch.setattr(os, "get_terminal_size", size)
+
+    class Shrinking(TerminalApprovals):
+        async def _line(self, prompt: str) -> str:
+            answer = await super()._line(prompt)
+            current[0] = 40
+            return answer
+
+    asked = request(command=COMMAND)
+    answer, shown = at_terminal(
+        lambda console: Shrinking(console, "ann", lambda: NOON, lambda: "t1").wait(waiting(asked)),
+        ("approve? ", "y\n"),
+        ("approve? ", "n\n"),
+    )
+    assert [each.approved for each in answer.responses] == [False]
+    assert "the terminal became narrower" in shown
+
+
 def test_what_was_cut_can_be_seen_at_the_terminal() -> None:
     asked = request(inputs={"big": "x" * 5000 + "END"})
     _, shown = at_terminal(

@@ -82,6 +82,8 @@ async def finds(ledger: Ledger) -> bool:
 
 def changed(value: Any, chance: random.Random) -> Any:
     """Another value, often one of the same kind."""
+    if isinstance(value, bytes) and chance.random() < 0.1:
+        return value + chance.choice((b"\n", b"\r\n", b" ", b"\x00"))
     if isinstance(value, bytes) and chance.random() < 0.9:
         at = chance.randrange(len(value))
         return value[:at] + bytes([value[at] ^ (1 << chance.randrange(8))]) + value[at + 1 :]

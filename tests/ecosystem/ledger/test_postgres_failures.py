@@ -186,6 +186,42 @@ class TestBrokenConnections:
 
         asyncio.run(main())
 
+    def test_a_statement_that_arrives_after_the_next_attempt_was_lost_is_found(self, dsn: str) -> None:
+        held: list[tuple[Any, ...]] = []
+        broken = asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+        fetch, execute = asyncpg.Connection.fetch, asyncpg.Connection.execute
+
+        async def hold(self: Any, query: str, *args: Any, **more: Any) -> Any:
+            if held or not query.startswith("WITH moved"):
+                return await fetch(self, query, *args, **more)
+            held.append((query, *args))
+            self.terminate()
+            raise broken
+
+        async def lose(self: Any, query: str, *args: Any, **more: Any) -> Any:
+            if len(held) != 1 or not query.startswith("COMMIT"):
+                return await execute(self, query, *args, **more)
+            [late] = held
+            held.append(())
+            self.terminate()
+            other = await asyncpg.connect(dsn, server_settings={"search_path": "gert"})
+            await fetch(other, *late)
+            await other.close()
+            raise broken
+
+        async def main() -> None:
+            async with PostgresLedger(dsn, max_pool_size=2) as ledger:
+                await append_all(ledger, "run", ["a"])
+                with pytest.MonkeyPatch.context() as patched:
+                    patched.setattr(asyncpg.Connection, "fetch", hold)
+                    patched.setattr(asyncpg.Connection, "execute", lose)
+                    assert isinstance(await ledger.append("run", says(note("b"))), Written)
+                assert len(held) == 2
+                await append_all(ledger, "run", ["c"])
+                assert await notes_of(ledger, "run") == ["a", "b", "c"]
+
+        asyncio.run(main())
+
     @pytest.mark.parametrize("arrives", [True, False], ids=["the answer is lost", "the question is lost"])
     def test_a_lease_in_doubt_is_given_back_once(self, dsn: str, arrives: bool) -> None:
         async def main() -> None:

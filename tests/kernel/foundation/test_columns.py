@@ -2,7 +2,7 @@
 
 import pytest
 
-from gert.kernel.foundation.columns import column_count, cut, rows, wrap
+from gert.kernel.foundation.columns import column_count, cut, most_columns, rows, wrap
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,16 @@ def test_rows_are_not_broken_again_and_lose_nothing(line: str, width: int) -> No
     assert len(bars) == 1
     assert bars.pop().strip(" ") == ""
     assert first + "".join(row.partition("│ ")[2] for row in others) == line
+
+
+@pytest.mark.parametrize("mark", ["\u1b44", "\u302e", "\u4dc0", "\u3248", "\u1bf2", "\U0001f3fb", "\u0301", "\u2800"])
+def test_characters_that_terminals_draw_wider_than_they_say_are_counted_as_wide(mark: str) -> None:
+    assert most_columns(mark) >= 1
+    line = "  command:       echo " + mark * 57 + "  because:       low risk; rule: allowed"
+    for width in (40, 80, 120):
+        first, *others = rows(line, width)
+        assert all(len(row) <= width for row in (first, *others))
+        assert all(row.lstrip(" ").startswith("│ ") for row in others)
+        # Even if every such character takes two columns, no row is broken by the terminal.
+        wide = 1 if mark in ("\u1b44", "\u1bf2", "\u0301") else 2
+        assert all(len(row) + (wide - 1) * row.count(mark) <= width for row in (first, *others))

@@ -53,6 +53,11 @@ class Asker(Protocol):
         """Show lines of text."""
         ...
 
+    @property
+    def width(self) -> int:
+        """The columns of the terminal now; a narrower one breaks what was shown again."""
+        ...
+
     def fits(self, lines: Iterable[str]) -> bool:
         """Whether lines can be seen at once above a question."""
         ...
@@ -73,6 +78,7 @@ class TerminalApprovals:
         self._expiry: dict[str, datetime] = {}
         self._waiting: dict[str, AwaitApproval] = {}
         self._given: dict[str, Response] = {}
+        self._width = 0
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
         """Give the request a ticket; the person is asked when the run waits for it."""
@@ -131,6 +137,11 @@ class TerminalApprovals:
     async def _ask(self, ask: AwaitApproval, responses: list[Response]) -> None:
         """Show what is decided on, then ask."""
         shown = self._together(ask)
+        self._show(ask, shown)
+        await self._gather(ask, responses, shown[1:])
+
+    def _show(self, ask: AwaitApproval, shown: list[AwaitApproval]) -> None:
+        self._width = self._console.width
         self._console.say("")
         if len(shown) > 1:
             loop = _loop_of(ask.request)
@@ -146,7 +157,6 @@ class TerminalApprovals:
             lines += [line for request, number in numbered for line in reminder(request, number=number)]
         for line in lines:
             self._console.say(*line)
-        await self._gather(ask, responses, shown[1:])
 
     def _together(self, ask: AwaitApproval) -> list[AwaitApproval]:
         """The request, and those of the other items of its loop that are open now and need the same one person."""
@@ -216,6 +226,11 @@ class TerminalApprovals:
             answer = await self._line(f"approve? [{one}, {every}? = more; a reason may follow]: ")
             word, _, reason = answer.strip().partition(" ")
             word = word.lower()
+            if self._console.width < self._width:
+                # The terminal broke the rows again, and a value may have drawn some that look like ours.
+                self._console.say("  the terminal became narrower: read it again, and answer then")
+                self._show(ask, [ask, *others])
+                continue
             if word == "?":
                 for each in (ask, *others):
                     for line in summary(each.request, whole=True):

@@ -105,7 +105,7 @@ class SqlLedger(ABC):
 
     @abstractmethod
     async def _transact(
-        self, begin: Callable[[Batch | None], Transaction[T]], run_id: str, on_done: Callable[[T], object]
+        self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str, on_done: Callable[[T], object]
     ) -> T:
         """Run a transaction, again where it was undone; it is finished even if the caller is cancelled.
 
@@ -532,7 +532,7 @@ class SqlLedger(ABC):
     def _change(
         self,
         run_id: str,
-        begin: Callable[[Batch | None], Transaction[T]],
+        begin: Callable[[Sequence[Batch]], Transaction[T]],
         on_done: Callable[[T], object] = lambda _: None,
     ) -> Awaitable[T]:
         self._check_usable()

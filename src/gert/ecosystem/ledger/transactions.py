@@ -150,16 +150,17 @@ def append(
     fence: int | None,
     *,
     adopt: bool = False,
-    attempted: Batch | None = None,
+    attempted: Sequence[Batch] = (),
 ) -> Transaction[Appended]:
     """Append what `write` makes of the head of the run.
 
-    attempted: a batch of which it is not known whether it was committed
+    attempted: batches of which it is not known whether one was committed: a lost statement may arrive late
     """
-    belief = _belief(context, run_id, fence) if attempted is None else None
+    belief = _belief(context, run_id, fence) if not attempted else None
     head, lease, now = yield from _lock(run_id, context, belief)
-    if attempted is not None and (yield from _is_there(head, attempted)):
-        return Written(attempted)
+    for batch in attempted:
+        if (yield from _is_there(head, batch)):
+            return Written(batch)
     yield from _check_head(head, context.sealer, adopt=adopt)
     extended = check_fence(head, lease, fence, now)
     for key, last_seq in expects:

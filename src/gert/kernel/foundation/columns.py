@@ -2,7 +2,7 @@
 
 import re
 from typing import Final
-from unicodedata import combining, east_asian_width
+from unicodedata import category, combining, east_asian_width
 
 _BREAK: Final = re.compile(r"(?<=\S) (?=\S)")
 _LABEL: Final = re.compile(r" {2}[\w ]{1,13}: +(?=\S)")
@@ -14,6 +14,19 @@ def column_count(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def most_columns(text: str) -> int:
+    """Count the columns that a text may take: terminals differ in what they draw wide, and in how they draw marks."""
+    if text.isascii():
+        return len(text)
+    return sum(1 if each.isascii() else _most(each) for each in text)
+
+
+def _most(character: str) -> int:
+    width, kind = east_asian_width(character), category(character)
+    is_letter = kind[0] == "L" and width not in "WF"
+    return 1 if is_letter or (kind[0] in "MP" and width == "N") else 2
 
 
 def cut(text: str, width: int) -> str:
@@ -50,7 +63,7 @@ def rows(line: str, width: int) -> list[str]:
 
     Where the terminal broke a long value, the value could draw rows that look like those of the program.
     """
-    if column_count(line) <= width:
+    if most_columns(line) <= width:
         return [line]
     label = _LABEL.match(line)
     indent = max(label.end() if label is not None else len(line) - len(line.lstrip(" ")), 4)
@@ -71,7 +84,7 @@ def _head(text: str, room: int) -> str:
     """The beginning of a text that fits, up to a space in its second half if there is one."""
     taken, used = 0, 0
     for character in text[: 2 * room + 1]:
-        used += column_count(character)
+        used += most_columns(character)
         if used > room:
             break
         taken += 1

@@ -65,6 +65,9 @@ class Recomputed:
         """Add a page of events in order; their answers were added before."""
         for row in rows:
             self.events += 1
+            if row.line.endswith(b"\n") and self.columns is None:
+                # Traces end their lines with one; a ledger never stores it.
+                self.columns = f"the line of event {row.seq} ends in a line break"
             event = self.chain.add(row.line)
             if event is not None:  # otherwise the chain reports it
                 self._add(row, event)

@@ -99,6 +99,10 @@ class Keyboard:
     def say(self, text: str, style: str | None = None) -> None:
         """Nothing reads it."""
 
+    @property
+    def width(self) -> int:
+        return 0
+
     def fits(self, lines: Iterable[str]) -> bool:
         return True
 

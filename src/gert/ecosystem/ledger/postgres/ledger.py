@@ -228,7 +228,7 @@ class PostgresLedger(SqlLedger):
         return await self._retried(read, lambda error: is_transient(error) or is_undone(error))
 
     async def _transact(
-        self, begin: Callable[[Batch | None], Transaction[T]], run_id: str, on_done: Callable[[T], object]
+        self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str, on_done: Callable[[T], object]
     ) -> T:
         async def change() -> T:
             result = await self._in_turn(begin, run_id)
@@ -241,15 +241,15 @@ class PostgresLedger(SqlLedger):
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
-    async def _in_turn(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
+    async def _in_turn(self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str) -> T:
         """One change to a run after the other: the second would only hold a connection while it waits for the row."""
         turn = self._turns.setdefault(run_id, asyncio.Lock())
         async with turn:
             return await self._changed(begin)
 
-    async def _changed(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+    async def _changed(self, begin: Callable[[Sequence[Batch]], Transaction[T]]) -> T:
         attempted: list[Batch] = []
-        one = at_once(begin(None))
+        one = at_once(begin(()))
 
         async def change() -> T:
             nonlocal one
@@ -263,7 +263,7 @@ class PostgresLedger(SqlLedger):
                             return result
                         attempted.clear()
                     async with connection.transaction():
-                        result = await _run(connection, begin(attempted[-1] if attempted else None))
+                        result = await _run(connection, begin(tuple(attempted)))
                         if isinstance(result, Written):
                             attempted.append(result.batch)
                         return result

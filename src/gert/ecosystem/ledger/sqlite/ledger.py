@@ -78,9 +78,9 @@ class SqliteLedger(SqlLedger):
         return self._executor.read(statement, values)
 
     async def _transact(
-        self, begin: Callable[[Batch | None], Transaction[T]], run_id: str, on_done: Callable[[T], object]
+        self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str, on_done: Callable[[T], object]
     ) -> T:
-        return await self._executor.transact(lambda: begin(None), on_done)
+        return await self._executor.transact(lambda: begin(()), on_done)
 
     async def _look(self, run_ids: Sequence[str]) -> Hashable:
         return self._executor.version()

@@ -25,7 +25,7 @@ MAX_LINE: Final = 64 * 1024
 _CHUNK: Final = 16 * 1024
 _QUESTION: Final = 3
 """Rows that a question may take."""
-_NARROWEST: Final = 20
+_NARROWEST: Final = 6
 _STYLES: Final = {
     "bold": "\x1b[1m",
     "red": "\x1b[31m",
@@ -123,6 +123,11 @@ class Console:
 
     def _wrapped(self, line: str) -> list[str]:
         return rows(printable(line), _columns()) if self.interactive else [printable(line)]
+
+    @property
+    def width(self) -> int:
+        """The columns of the terminal now; 0 where none shows what is said."""
+        return _columns() if self.interactive else 0
 
     def fits(self, lines: Iterable[str]) -> bool:
         """Whether lines can be seen at once above a question; where no terminal shows them, nobody scrolls."""
