@@ -89,7 +89,7 @@ class TestText:
             pytest.param(["summaries", "triage-2"], "", id="no summaries"),
             pytest.param(
                 ["artifacts", "triage-1"],
-                f'nasty{REPLACEMENT}key{REPLACEMENT}[2J\t"\\u001b[31m\\nred"\nreport\t{{"a":[3],"b":2}}\n',
+                f'nasty⇥key{REPLACEMENT}[2J\t"\\u001b[31m\\nred"\nreport\t{{"a":[3],"b":2}}\n',
                 id="artifacts by key, and nothing acts on a terminal",
             ),
             pytest.param(["artifacts", "triage-2"], "", id="no artifacts"),

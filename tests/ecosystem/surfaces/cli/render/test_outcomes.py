@@ -346,7 +346,7 @@ class TestRows:
             pytest.param("+1", "'+1", id="a sum"),
             pytest.param("-1", "'-1", id="a difference"),
             pytest.param("@SUM(A1)", "'@SUM(A1)", id="a function"),
-            pytest.param("\t=1", "'\N{REPLACEMENT CHARACTER}=1", id="after a tab"),
+            pytest.param("\t=1", "'⇥=1", id="after a tab"),
             pytest.param("\r=1", "'\N{REPLACEMENT CHARACTER}=1", id="after a carriage return"),
             pytest.param(" =1", "' =1", id="after a space"),
             pytest.param("\N{FULLWIDTH EQUALS SIGN}1", "'\N{FULLWIDTH EQUALS SIGN}1", id="a wide formula"),
