@@ -238,8 +238,13 @@ class PostgresLedger(SqlLedger):
         # A task: a cancelled caller does not undo a change that was asked for.
         task = asyncio.get_running_loop().create_task(change())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at: a caller that was cancelled does not ask for it any more
 
     async def _in_turn(self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str) -> T:
         """One change to a run after the other: the second would only hold a connection while it waits for the row."""
