@@ -62,7 +62,10 @@ def test_a_run_is_shown_with_its_steps_and_why_one_failed(project: Project) -> N
 def test_the_status_of_a_failed_run_names_the_step(project: Project) -> None:
     failing(project)
     project.exec().ended(3)
-    assert "failed at:  bad\n" in project.gert("run", "status", "last").ended(0).out
+    said = project.gert("run", "status", "last").ended(0).out
+    assert "failed at:  bad\n" in said
+    # The reason is the last line that the tool printed; the cause may stand above it.
+    assert f"output:     gert logs {project.run().id}\n" in said
     assert project.gert("run", "status", "last", "--json").ended(0).said["failed_step"] == "bad"
 
 

@@ -42,6 +42,7 @@ def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
         "waits for": facts["blocked_on"],
         "failed at": facts["failed_step"],
         "because": facts["failure_reason"],
+        "output": f"gert logs {facts['run_id']}" if facts["failed_step"] else None,
     }
     for title, value in rows.items():
         if value is not None:
