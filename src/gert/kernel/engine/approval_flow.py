@@ -50,6 +50,8 @@ from gert.kernel.runbook.documents.steps import Step, ToolStep
 
 OUTDATED: Final[FailureKind] = "approval_outdated"
 _MAX_PREVIEW: Final = 64 * 1024
+PREVIEW_TIMEOUT: Final = 60.0
+"""Seconds that a preview may take where neither the step nor the tool says so: a person waits for it."""
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -94,7 +96,7 @@ def _preview_output(
             key=next(keys),
             path=frame.path or "",
             step_id=frame.step_id,
-            timeout=settings.timeout,
+            timeout=settings.timeout if settings.timeout is not None else PREVIEW_TIMEOUT,
             tool=preview.tool,
             action=settings.action or "",
             inputs=inputs,
@@ -103,7 +105,12 @@ def _preview_output(
     )
     if answer.assumed is not None:
         return None, answer.failure.message if answer.failure is not None else None
-    text = answer.stdout if answer.failure is None else f"the preview failed: {answer.failure.message}"
+    text = answer.stdout
+    if answer.failure is not None:
+        # What it printed counts, too: `diff` exits with 1 where files differ.
+        is_shown = answer.failure.kind == "exit_code" and answer.stdout.strip()
+        text = f"{answer.stdout.rstrip()}\n" if is_shown else ""
+        text += f"the preview failed: {answer.failure.message}"
     if len(text) > _MAX_PREVIEW:
         text = text[:_MAX_PREVIEW] + f"\n… ({len(text) - _MAX_PREVIEW} more characters)"
     return text, None

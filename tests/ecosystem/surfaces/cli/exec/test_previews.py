@@ -55,6 +55,15 @@ def test_a_preview_that_fails_is_said_and_approves_nothing(project: Project) -> 
     assert not (project.root / "changed").exists()
 
 
+def test_what_a_preview_printed_is_shown_although_it_exits_with_one(project: Project) -> None:
+    (project.root / "new").write_text("port: 8080\n")
+    prepared(project, ["diff", "-u", "/dev/null", str(project.root / "new")])
+    project.exec("--detach").ended(0)
+    [captured] = of_kind(project, "preview_captured")
+    assert "+port: 8080\n" in captured["output"]
+    assert "the preview failed: `diff` exited with 1" in captured["output"]
+
+
 def test_a_dry_run_shows_it_and_changes_nothing(project: Project) -> None:
     prepared(project, ["echo", "would change {{ .name }}"])
     said = project.exec("--mode", "dry-run", "--probe-allow-effects", "files").ended(0).out
