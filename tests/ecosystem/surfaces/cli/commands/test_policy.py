@@ -380,3 +380,10 @@ def test_its_schema_is_printed(project: Project) -> None:
     document = json.loads(cases(project, GOOD).read_text())
     assert jsonschema_rs.Draft202012Validator(schema).is_valid(document)
     assert not jsonschema_rs.Draft202012Validator(schema).is_valid({**document, "case": []})
+
+
+def test_effects_without_writes_are_shown_as_undeclared(project: Project) -> None:
+    tool = {"apiVersion": "tool/v0", "meta": {"name": "vague"}, "contract": {"effects": ["filesystem"]}}
+    project.write("tools/vague.tool.yaml", {**tool, "actions": {"go": {"argv": ["true"]}}})
+    project.runbook({"id": "go", "type": "tool", "tool": "vague", "action": "go"}, tools=["vague"])
+    assert "undeclared" in project.gert("explain", "book.yaml").ended(0).out

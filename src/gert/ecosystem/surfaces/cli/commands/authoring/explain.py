@@ -16,6 +16,7 @@ from gert.ecosystem.surfaces.cli.render.contract_text import (
 )
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.table import Cell, print_table
+from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Decision
 from gert.kernel.governance.explain import PolicyMatch
 
@@ -78,7 +79,7 @@ def _table(explained: list[ExplainedStep]) -> None:
                 each.name,
                 each.target or each.step.type,
                 effects_text(each.contract),
-                ", ".join(sorted(each.contract.writes)) or "-",
+                _writes(each.contract),
                 promises_text(each.contract),
                 (each.explanation.risk.word, RISK_COLOURS[each.explanation.risk.word]),
                 _verdict(each.explanation.decision.verdict.word),
@@ -98,7 +99,7 @@ def _detail(each: ExplainedStep) -> None:
         print_pair("about", each.step.description.source)
     print_pair("effects", effects_text(contract))
     print_pair("reads", ", ".join(sorted(contract.reads)) or "-")
-    print_pair("writes", ", ".join(sorted(contract.writes)) or "-")
+    print_pair("writes", _writes(contract))
     print_pair("promises", promises_text(contract))
     print_pair("risk", f"{explanation.risk.word}: {explanation.reason}", RISK_COLOURS[explanation.risk.word])
     verdict = f"{decision.verdict.word}: {decision.rule or 'no rule matches'}"
@@ -138,3 +139,8 @@ def _considered(match: PolicyMatch) -> Iterator[str]:
 
 def _rules(decision: Decision) -> str:
     return "; ".join(rule.short for rule in sorted(decision.rules)) or "no rule matches"
+
+
+def _writes(contract: Contract) -> str:
+    """What it writes; effects without `writes` are no promise to write nothing (D48)."""
+    return ", ".join(sorted(contract.writes)) or ("undeclared" if contract.hides_writes else "-")
