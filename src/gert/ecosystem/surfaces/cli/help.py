@@ -12,10 +12,13 @@ from gert.kernel.foundation.text import printable
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from gert.ecosystem.host.runs.listing import Runs
+
 EXIT_CODES: Final = "Exit codes: " + "; ".join(f"{code:d} {meaning}" for code, meaning in EXIT_MEANINGS.items()) + "."
 MOST_RUNS: Final = 100
 
 Completion: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]"
+_Named: TypeAlias = "Callable[[str, int], list[tuple[str, str]]]"
 
 
 def with_exit_codes(command: click.Command) -> click.Command:
@@ -58,7 +61,19 @@ def _folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> "li
 
 
 def _runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """The newest runs of the ledger that the command line names; a ledger that cannot be read completes nothing."""
+    """The newest runs."""
+    return _of_ledger(ctx, incomplete, "the run that was written to last", lambda runs: runs.recent)
+
+
+def _tickets(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """The open tickets."""
+    return _of_ledger(ctx, incomplete, "what the last run waits for", lambda runs: runs.open_tickets)
+
+
+def _of_ledger(
+    ctx: click.Context, incomplete: str, last: str, choose: "Callable[[Runs], _Named]"
+) -> "list[CompletionItem]":
+    """Names in the ledger that the command line names; a ledger that cannot be read completes nothing."""
     from click.shell_completion import CompletionItem  # only completion needs these
 
     from gert.ecosystem.surfaces.cli.options import open_runs
@@ -66,27 +81,11 @@ def _runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[
     said = ctx.params
     try:
         with open_runs(said.get("state_dir"), said.get("db"), said.get("dsn")) as runs:
-            found = runs.recent(incomplete, MOST_RUNS)
+            found = choose(runs)(incomplete, MOST_RUNS)
     except (GertError, OSError):
         return []
-    last = [CompletionItem("last", help="the run that was written to last")] if "last".startswith(incomplete) else []
-    return [*last, *(CompletionItem(run_id, help=printable(about)) for run_id, about in found)]
-
-
-def _tickets(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """The open tickets, as `_runs` has the runs."""
-    from click.shell_completion import CompletionItem
-
-    from gert.ecosystem.surfaces.cli.options import open_runs
-
-    said = ctx.params
-    try:
-        with open_runs(said.get("state_dir"), said.get("db"), said.get("dsn")) as runs:
-            found = runs.open_tickets(incomplete, MOST_RUNS)
-    except (GertError, OSError):
-        return []
-    last = [CompletionItem("last", help="what the last run waits for")] if "last".startswith(incomplete) else []
-    return [*last, *(CompletionItem(ticket_id, help=printable(run_id)) for ticket_id, run_id in found)]
+    first = [CompletionItem("last", help=last)] if "last".startswith(incomplete) else []
+    return [*first, *(CompletionItem(name, help=printable(about)) for name, about in found)]
 
 
 _COMPLETIONS: Final[Mapping[str, Completion]] = {

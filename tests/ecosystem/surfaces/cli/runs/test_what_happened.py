@@ -104,7 +104,7 @@ def shown_at(columns: int, project: Project, *words: str, code: int = 0) -> list
 
 
 def test_a_narrow_terminal_breaks_sentences_between_words_and_never_commands(project: Project) -> None:
-    said = "a rather long complaint about all the things that went wrong while nobody was looking at the disk"
+    said = "a rather long complaint about all the things that went wrong while no one was looking at the disk"
     project.tool("bad", ["sh", "-c", f"echo {said} >&2; exit 3"])
     project.runbook(STEP, tools=["bad"])
     project.exec().ended(3)

@@ -130,7 +130,7 @@ class Console:
         return _columns() if self.interactive else 0
 
     def fits(self, lines: Iterable[str]) -> bool:
-        """Whether lines can be seen at once above a question; where no terminal shows them, nobody scrolls."""
+        """Whether lines can be seen at once above a question; where no terminal shows them, nothing scrolls away."""
         if not self.interactive:
             return True
         return sum(len(self._wrapped(line)) for line in lines) + _QUESTION <= _size().lines
