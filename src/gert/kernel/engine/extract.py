@@ -13,7 +13,7 @@ from gert.errors import CanonicalError, InputError, PatternError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.json_path import Absent, follow
-from gert.kernel.foundation.patterns import compile_pattern
+from gert.kernel.foundation.patterns import Match, compile_pattern
 from gert.kernel.foundation.text import lines_of, without_trailing_newlines
 from gert.kernel.foundation.values import coerce, show
 from gert.kernel.governance.parameter import Parameter
@@ -127,29 +127,47 @@ def _raw(where: ExtractBlock, printed: ToolOutput, document: Callable[[], Parsed
             raise InputError(parsed.problem)
         return _follow(parsed.value, where.json_path or "$")
     text = printed.stderr if where.from_ == "stderr" else printed.stdout
-    found = text if where.pattern is None else _match(where.pattern, text, where.from_, printed.truncated)
     if where.lines:
-        return lines_of(found, trim=where.trim)
+        lines = lines_of(text, trim=where.trim)
+        return lines if where.pattern is None else _matches(where, lines, text, printed.truncated)
+    found = text if where.pattern is None else _match(where, text, printed.truncated)
     return without_trailing_newlines(found) if where.trim else found
 
 
-def _match(pattern: str, text: str, stream: str, truncated: frozenset[str]) -> str:
+def _match(where: ExtractBlock, text: str, truncated: frozenset[str]) -> str:
     """Return the first group of a pattern, or the whole match."""
-    compiled = compile_pattern(pattern)
-    match = compiled.search(text)
-    if match is None and text.endswith("\n"):
+    search = compile_pattern(where.pattern or "").search
+    found = _group(search(text))
+    if found is None and text.endswith("\n"):
         # `$` is the very end in Go, but authors who write `^(\d+)$` rarely think of the trailing newline.
-        match = compiled.search(text.removesuffix("\n").removesuffix("\r"))
-    found = None
-    if match is not None:
-        found = match.group(1) if match.groups() else match.group()
+        found = _group(search(text.removesuffix("\n").removesuffix("\r")))
     if found is None:
-        seen = show(text) if text.strip() else "nothing"
-        expected = f"expected text that matches {show(pattern)} on {stream}"
-        if stream in truncated:  # it may be in the part that was dropped
-            raise InputError(f"{expected}, of which only the beginning was kept, found {seen}")
-        raise _AbsentError(f"{expected}, found {seen}")
+        raise _no_match(where, text, truncated)
     return found
+
+
+def _matches(where: ExtractBlock, lines: list[str], text: str, truncated: frozenset[str]) -> list[str]:
+    """Return what a pattern matches in each line, for the lines that match."""
+    search = compile_pattern(where.pattern or "").search
+    found = [group for line in lines if (group := _group(search(line))) is not None]
+    if not found:
+        raise _no_match(where, text, truncated)
+    return found
+
+
+def _group(match: Match | None) -> str | None:
+    """Return the first group of a match, or all of it if the pattern has no group."""
+    if match is None:
+        return None
+    return match.group(1) if match.groups() else match.group()
+
+
+def _no_match(where: ExtractBlock, text: str, truncated: frozenset[str]) -> InputError:
+    expected = f"expected {'a line' if where.lines else 'text'} that matches {show(where.pattern)} on {where.from_}"
+    seen = show(text) if text.strip() else "nothing"
+    if where.from_ in truncated:  # it may be in the part that was dropped
+        return InputError(f"{expected}, of which only the beginning was kept, found {seen}")
+    return _AbsentError(f"{expected}, found {seen}")
 
 
 def _follow(value: Any, path: str) -> Any:

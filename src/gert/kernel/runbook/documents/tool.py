@@ -56,7 +56,7 @@ class ExtractBlock(Model):
         key="path",
     )
     trim: bool = optional(BOOL, "remove newlines at the end of text, as `$(…)` does in a shell", default=True)
-    lines: bool = optional(BOOL, "return the text as a list of its lines", default=False)
+    lines: bool = optional(BOOL, "list of lines; with `pattern`, what it matches in each line", default=False)
 
 
 class PreviewBlock(Model):

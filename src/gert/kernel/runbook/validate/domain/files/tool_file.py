@@ -195,6 +195,10 @@ def _extract(extract: ExtractBlock, transport: str) -> Iterator[Finding]:
         yield error("D51", extract.at("pattern"), "an exit code is a number and takes no `pattern`")
     elif extract.pattern is not None:
         yield from check_pattern("D51", extract.pattern, extract.at("pattern"))
+        if extract.lines and any(newline in extract.pattern for newline in ("\n", "\\n", "(?s")):
+            message = "`lines` tries the pattern on each line, so it matches no line break"
+            hint = "extract the text without `lines`, and write `{{ lines .NAME }}` where you need the list"
+            yield error("D51", extract.at("pattern"), message, hint)
 
 
 def _templates(action: ActionBlock, contract: Contract, name: str) -> Iterator[Finding]:
