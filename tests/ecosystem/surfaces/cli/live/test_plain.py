@@ -15,10 +15,10 @@ from gert.ecosystem.surfaces.cli.live.backlog import Backlog
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed, Tail
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
-from gert.ecosystem.surfaces.cli.render.event_lines import StyledText
-from gert.ecosystem.surfaces.cli.render.event_position import DEEPEST, Positions
 from gert.ecosystem.surfaces.cli.render.events import DESCRIBERS, describe
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_LINE, SKIPPED, Subject, duration_text, tidy, value_text
+from gert.ecosystem.surfaces.cli.render.views.event_lines import StyledText
+from gert.ecosystem.surfaces.cli.render.views.event_position import DEEPEST, Positions
 from gert.kernel.events import agent, runner
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope

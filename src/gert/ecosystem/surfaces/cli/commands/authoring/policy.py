@@ -48,8 +48,8 @@ def test(
     of --policy apply, so a test has the same result everywhere.
     """
     from gert.ecosystem.host.policy.policy_tests import JudgedCase, PolicySuite, find_policy_tests
-    from gert.ecosystem.surfaces.cli.render.policy_text import coverage_lines
-    from gert.ecosystem.surfaces.cli.render.suite_report import Report, write_junit
+    from gert.ecosystem.surfaces.cli.render.authoring.suite_report import Report, write_junit
+    from gert.ecosystem.surfaces.cli.render.governance.policy_text import coverage_lines
 
     files = find_policy_tests(names or (".",))
     if not files:
@@ -90,7 +90,7 @@ def explain(names: tuple[str, ...], runbook: str | None, tool: str | None, contr
     With --runbook, the rest of its floor applies as well, as in a run. No step is executed.
     """
     from gert.ecosystem.host.policy import explain_policy as host
-    from gert.ecosystem.surfaces.cli.render import policy_text as text
+    from gert.ecosystem.surfaces.cli.render.governance import policy_text as text
 
     if sum(each is not None for each in (runbook, tool, contract)) > 1:
         raise UsageError("expected one of `--runbook`, `--tool` and `--contract`, found several", hint="pass only one")

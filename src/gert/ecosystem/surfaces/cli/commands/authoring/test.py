@@ -11,8 +11,8 @@ import msgspec
 from gert.ecosystem.host.scenarios.folders import find_scenarios
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
 from gert.ecosystem.surfaces.cli.options import seconds_of
+from gert.ecosystem.surfaces.cli.render.authoring.suite_report import Report, changes, write_junit
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_lines
-from gert.ecosystem.surfaces.cli.render.suite_report import Report, changes, write_junit
 from gert.errors import Exit, GertError, UsageError
 
 RUNBOOKS_PER_WORKER = 8

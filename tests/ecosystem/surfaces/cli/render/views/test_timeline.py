@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
+from gert.ecosystem.surfaces.cli.render.views.timeline import print_timeline
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload, to_data

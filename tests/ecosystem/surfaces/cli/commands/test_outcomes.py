@@ -17,8 +17,8 @@ from tests.stored_runs import store_notes, store_run
 from gert.ecosystem.surfaces.cli.live import progress as progressing
 from gert.ecosystem.surfaces.cli.live.progress import Progress
 from gert.ecosystem.surfaces.cli.main import main
-from gert.ecosystem.surfaces.cli.render.outcome_rows import cell
-from gert.ecosystem.surfaces.cli.render.outcome_text import bar, percent_text
+from gert.ecosystem.surfaces.cli.render.runs.outcome_rows import cell
+from gert.ecosystem.surfaces.cli.render.runs.outcome_text import bar, percent_text
 
 NOW = datetime.now(UTC)
 Output = pytest.CaptureFixture[str]
