@@ -8,6 +8,7 @@ import msgspec
 
 from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line, print_lines
 from gert.errors import Exit, UsageError
+from gert.kernel.foundation.names import listing
 
 
 @click.group(epilog="Example: gert policy test policies/ --coverage")
@@ -53,7 +54,7 @@ def test(
 
     files = find_policy_tests(names or (".",))
     if not files:
-        where = ", ".join(f"`{name}`" for name in names) or "this folder"
+        where = listing(names) or "this folder"
         raise UsageError(f"no policy tests found in {where}", hint="name them `*.policy-test.yaml`")
     suite = PolicySuite(files, policies)
     report = Report(quiet=as_json, verbose=verbose)
