@@ -381,7 +381,7 @@ class TestProgress:
         reading.clear()
         assert stream.getvalue() == "\r\x1b[Kreading traces: 10 MB\r\x1b[K"
 
-    def test_where_nobody_watches_nothing_is_shown(self, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_terminal_no_progress_is_shown(self, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(progressing, "PATIENCE", 0.0)
         with progressing.progress() as reading:
             reading.on_read(1)
