@@ -97,10 +97,10 @@ def test_it_works_and_leaves_nothing_behind(stage: Stage) -> None:
             "code: service_restarted",
             "code: fine",
             "does not find the outcome",
-            id="an outcome nobody expects",
+            id="an unexpected outcome",
         ),
-        pytest.param("scripts/demo", "y pager 4711' y", "n pager 4711' y", "", id="nobody approves"),
-        pytest.param("scripts/demo", "' y y y '", "' y n y '", "", id="nobody confirms", marks=pytest.mark.soak),
+        pytest.param("scripts/demo", "y pager 4711' y", "n pager 4711' y", "", id="not approved"),
+        pytest.param("scripts/demo", "' y y y '", "' y n y '", "", id="not confirmed", marks=pytest.mark.soak),
         pytest.param(
             "scripts/demo_service.py",
             "self._looks == 2",

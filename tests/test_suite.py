@@ -11,7 +11,7 @@ from tests.postgres import empty, execute
 from tests.slow import SLOW
 
 ROOT = Path(__file__).resolve().parents[1]
-BROWSER = "tests/ecosystem/surfaces/cli/approvals/test_approval_page.py::test_the_page_can_be_read_by_everybody"
+BROWSER = "tests/ecosystem/surfaces/cli/approvals/test_approval_page.py::test_the_page_is_accessible"
 POSTGRES = "tests/ecosystem/ledger/test_postgres.py"
 
 

@@ -126,7 +126,7 @@ def test_a_run_that_is_stopped_anywhere_is_whole_and_driven_again_to_the_same(se
 
 
 @batches(40, 20)
-def test_a_run_that_is_cut_off_anywhere_and_gone_on_with_is_the_run_nobody_cut_off(seeds: Sequence[int]) -> None:
+def test_a_run_that_is_cut_off_anywhere_and_resumed_equals_the_run_that_was_not_cut_off(seeds: Sequence[int]) -> None:
     for walk, setup in walks(seeds):
         world, chance, store = f"{walk.seed}/0", random.Random(walk.seed), Batches()
         with told(walk, world):

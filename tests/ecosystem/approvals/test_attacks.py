@@ -193,7 +193,7 @@ ATTACKS: list[Any] = [
     pytest.param(REQUEST, plain(timestamp="9999-12-31T23:59:59-14:00"), "beyond the calendar", id="after all time"),
     pytest.param(REQUEST, plain(timestamp="2" * 100), "the timestamp is too long", id="an endless time"),
     # --- people
-    pytest.param(APART, plain(approver="ann"), "`ann` started the run", id="whoever started the run"),
+    pytest.param(APART, plain(approver="ann"), "`ann` started the run", id="the person who started the run"),
     pytest.param(APART, plain(approver="ANN"), "`ANN` started the run", id="in capitals"),
     pytest.param(APART, plain(approver=" ann "), "` ann ` started the run", id="with spaces"),
     pytest.param(
@@ -206,13 +206,16 @@ ATTACKS: list[Any] = [
         id="in another form of Unicode",
     ),
     pytest.param(
-        asking(separation_of_duties=True, requested_by=None), plain(), "does not record who started it", id="nobody"
+        asking(separation_of_duties=True, requested_by=None),
+        plain(),
+        "does not record who started it",
+        id="a run whose starter is not recorded",
     ),
     pytest.param(LISTED, plain(approver="eve"), "`eve` is not among the approvers `bob`, `dan`", id="not listed"),
     pytest.param(LISTED, plain(approver="bob dan"), "is not among the approvers", id="two names in one"),
     pytest.param(GROUP, plain(approver="bob"), "`bob` is not among the approvers `group:ops`", id="not in the group"),
     pytest.param(GROUP, plain(approver="group:ops"), "`group:ops` is not among", id="the group itself"),
-    pytest.param(REQUEST, plain(approver=""), "does not name its approver plainly", id="nobody at all"),
+    pytest.param(REQUEST, plain(approver=""), "does not name its approver plainly", id="an empty name"),
     pytest.param(REQUEST, plain(approver=" \t"), "does not name its approver plainly", id="only spaces"),
     pytest.param(REQUEST, plain(approver="a\nb"), "does not name its approver plainly", id="two lines"),
     pytest.param(

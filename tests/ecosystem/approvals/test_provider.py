@@ -145,7 +145,7 @@ def test_signed_approvals_without_a_key_to_verify_them_are_denied_at_once(
     done(case())
 
 
-def test_a_request_that_nobody_could_read_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_an_approver_could_not_read_is_not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_REQUEST", 1000)
 
     async def case() -> None:
@@ -251,7 +251,7 @@ def test_more_responses_than_are_taken_at_once_all_count() -> None:
         pytest.param(b"x" * (64 * 1024 + 10), id="too long to be read"),
         pytest.param(encode_response(yes("b" * 300)), id="a name without end"),
         pytest.param(encode_response(yes("bo\u200bb")), id="a name with something invisible"),
-        pytest.param(encode_response(no("")), id="a rejection by no one"),
+        pytest.param(encode_response(no("")), id="a rejection without a name"),
         pytest.param(encode_response(yes(at=NOON.replace(year=2031))), id="from the future"),
         pytest.param(encode_response(yes(at=NOON.replace(year=2020))), id="older than the request"),
         pytest.param(encode_response(yes(ticket_id="run-2-abc")), id="for another ticket"),

@@ -38,7 +38,7 @@ def objection(*responses: Any, **changes: Any) -> str | None:
 
 @pytest.mark.parametrize("unseen", UNSEEN.values(), ids=UNSEEN)
 @pytest.mark.parametrize("answer", [yes, no], ids=["approves", "rejects"])
-def test_no_one_responds_twice_with_a_name_that_looks_the_same(unseen: str, answer: Any) -> None:
+def test_a_person_cannot_respond_twice_with_a_name_that_looks_the_same(unseen: str, answer: Any) -> None:
     assert objection(yes("bob"), answer(f"bob{unseen}"), min_approvers=2) is not None
 
 

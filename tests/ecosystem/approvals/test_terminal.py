@@ -92,9 +92,9 @@ LISTED = {"approvers": (("bob", "group:sre"),), "admitted": (("bob", "cyd"),)}
         pytest.param(TWO, b"ann\ny\nann\nbob\ny\n", [says("ann", True), says("bob", True)], id="one is not two"),
         pytest.param(TWO, b"ann\ny\n\n\n\n\n\ny\n", [says("ann", True)], id="the second has no default"),
         pytest.param(TWO, b"ann\nn\nbob\ny\n", [says("ann", False)], id="one no is enough"),
-        pytest.param(APART, b"\nann\nbob\ny\n", [says("bob", True)], id="not whoever started the run"),
+        pytest.param(APART, b"\nann\nbob\ny\n", [says("bob", True)], id="not the person who started the run"),
         pytest.param(APART, b"ann\nann\nann\nann\nann\ny\n", [], id="not even if it is said often"),
-        pytest.param(LISTED, b"bob\ny\n", [says("bob", True)], id="somebody named"),
+        pytest.param(LISTED, b"bob\ny\n", [says("bob", True)], id="a listed approver"),
         pytest.param(LISTED, b"bobb\nbob\ny\n", [says("bob", True)], id="a name that is not listed is asked for again"),
     ],
 )
@@ -120,18 +120,22 @@ def test_input_that_ends_is_the_reason(changes: dict[str, Any], said: bytes, res
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [
-        pytest.param({}, ["anyone", "one"], id="anybody"),
-        pytest.param(APART, ["anyone, but not the person who started the run", "one"], id="anybody else"),
+        pytest.param({}, ["anyone", "one"], id="any approver"),
+        pytest.param(
+            APART,
+            ["anyone, but not the person who started the run", "one"],
+            id="any approver but the person who started the run",
+        ),
         pytest.param({"min_approvers": 2}, ["anyone", "2 different people"], id="two people"),
-        pytest.param({"approvers": (("bob", "cyd"),)}, ["one of bob, cyd", "one"], id="somebody named"),
+        pytest.param({"approvers": (("bob", "cyd"),)}, ["one of bob, cyd", "one"], id="a listed approver"),
     ],
 )
-def test_whoever_is_asked_sees_who_may_answer(changes: dict[str, Any], shown: list[str]) -> None:
+def test_the_prompt_shows_who_may_approve(changes: dict[str, Any], shown: list[str]) -> None:
     rows = [line.strip().partition(": ") for line in summary(request(**changes))]
     assert [value.strip() for name, _, value in rows if name in ("approvers", "needed")] == shown
 
 
-def test_the_terminal_cannot_sign_and_asks_nobody() -> None:
+def test_the_terminal_cannot_sign_and_does_not_ask() -> None:
     answer, shown = piped(
         lambda console: approvals(console).wait(waiting(request(require_signed_approvals=True))), b"y\n"
     )

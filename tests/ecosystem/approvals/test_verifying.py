@@ -102,7 +102,7 @@ def test_an_approver_that_has_no_canonical_form_is_a_flaw_and_no_crash() -> None
     ("approver", "holds"),
     [("bob", True), ("BOB", True), (" bob ", True), ("ann", False), ("bobby", False)],
 )
-def test_a_key_with_an_owner_speaks_for_nobody_else(approver: str, holds: bool) -> None:
+def test_a_key_with_an_owner_signs_for_its_owner_only(approver: str, holds: bool) -> None:
     checked = verifier(public(BOB_KEY), bob="bob").verify(by(BOB_KEY, yes(approver)), TICKET)
     assert checked.verified is holds
     if not holds:
@@ -133,7 +133,7 @@ BOB_PUBLIC = public(BOB_KEY).public_text or ""
         pytest.param({"GERT_TRACE_SIGNING_KEY": BOB_TEXT}, BOB_KEY, False, id="a key for traces"),
         pytest.param(env(KEY_BOB=BOB_PUBLIC, OWNER_BOB="ann, bob"), BOB_KEY, True, id="owned by two"),
         pytest.param(env(KEY_BOB=BOB_PUBLIC, OWNER_BOB="ann"), BOB_KEY, False, id="owned by another"),
-        pytest.param(env(KEY_BOB=BOB_PUBLIC, OWNER_BOB=""), BOB_KEY, False, id="owned by nobody"),
+        pytest.param(env(KEY_BOB=BOB_PUBLIC, OWNER_BOB=""), BOB_KEY, False, id="without an owner"),
         pytest.param(env(KEY_BOB=BOB_PUBLIC, OWNER="ann"), BOB_KEY, True, id="the owner of the other key"),
         pytest.param(env(VERIFY_KEY=BOB_PUBLIC, OWNER="ann"), BOB_KEY, False, id="the owner of the one key"),
         pytest.param(env(VERIFY_KEY=BOB_PUBLIC, OWNER_BOB="bob", OWNER="ann"), BOB_KEY, False, id="an id of no key"),

@@ -25,7 +25,7 @@ KEY = binding("key", type="string", secret=True, required=True, min=6, default="
     [
         pytest.param([PORT, ZONE], b"80\nb\n", {"port": "80", "zone": "b"}, id="one line each, in order"),
         pytest.param([ZONE, PORT], b"\n80", {"port": "80"}, id="an empty line leaves it to the default"),
-        pytest.param([PORT], b"abc\n80\n", {"port": "abc"}, id="nobody is there to correct a wrong answer"),
+        pytest.param([PORT], b"abc\n80\n", {"port": "abc"}, id="without a terminal a wrong answer is final"),
         pytest.param([PORT, ZONE], b"80\n", {"port": "80"}, id="no more lines"),
         pytest.param([PORT], b"", {}, id="no lines at all"),
         pytest.param([NOTE], b" a b \n", {"note": " a b "}, id="space is kept"),

@@ -88,7 +88,7 @@ def _loop(path: Path) -> None:
         pytest.param(_nul, "contains a NUL byte", id="text with a NUL"),
         pytest.param(_large, "is larger than 1 MiB", id="too large"),
         pytest.param(Path.mkdir, "is not a regular file", id="a folder"),
-        pytest.param(os.mkfifo, "is not a regular file", id="a pipe nobody writes to"),
+        pytest.param(os.mkfifo, "is not a regular file", id="a pipe without a writer"),
         pytest.param(_endless, "is not a regular file", id="a link to a device without end"),
         pytest.param(_loop, "cannot be read: too many levels of symbolic links", id="a link to itself"),
     ],
@@ -117,7 +117,7 @@ def test_a_path_with_a_nul_is_none(tmp_path: Path) -> None:
         pytest.param(
             "file", {"a": "this installation has no input source `file`"}, id="a place that is not looked in fails"
         ),
-        pytest.param("prompt", {}, id="where nobody can be asked, nothing is there"),
+        pytest.param("prompt", {}, id="without a person to ask, nothing is there"),
     ],
 )
 def test_batches_without_a_resolver(resolver: str, failures: dict[str, str]) -> None:

@@ -130,7 +130,7 @@ class TestRequests:
 
 class TestExpecting:
     @in_loop
-    async def test_whoever_was_overtaken_writes_nothing(self, kind: str, place: str) -> None:
+    async def test_a_writer_that_was_overtaken_writes_nothing(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place) as ledger:
             assert isinstance(await ledger.append(RUN, says(asks("k")), expects=[Expect("tool:k", 0)]), Written)
             done = await ledger.append(RUN, says(asks("k")), expects=[Expect("tool:k", 0)])
@@ -143,7 +143,7 @@ class TestExpecting:
             assert len(await check(ledger)) == 2
 
     @in_loop
-    async def test_whoever_did_not_see_the_end_of_a_request_writes_nothing(self, kind: str, place: str) -> None:
+    async def test_a_writer_that_did_not_see_the_end_of_a_request_writes_nothing(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place) as ledger:
             await written(ledger, asks("k"), asks("other"))
             await written(ledger, answers(1, "transient_error"))
@@ -214,7 +214,7 @@ class TestHolding:
             assert await first_holder(ledger, TENANT, "pay", "order-7") == done.batch.calls[0]
 
     @in_loop
-    async def test_whoever_lets_go_in_the_same_batch_may_ask_again(self, kind: str, place: str) -> None:
+    async def test_a_run_that_releases_a_key_in_the_same_batch_may_claim_it_again(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place) as ledger:
             await written(ledger, asks("k", "order-7"))
             again = await written(ledger, answers(1, "transient_error"), asks("k", "order-7"))

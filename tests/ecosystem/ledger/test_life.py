@@ -63,7 +63,7 @@ class TestCancelling:
             assert len(await check(ledger)) == after.last == 11
 
     @in_loop
-    async def test_closing_waits_for_what_was_asked_for_by_whoever_has_gone(self, kind: str, place: str) -> None:
+    async def test_closing_waits_for_appends_whose_callers_were_cancelled(self, kind: str, place: str) -> None:
         if kind == "memory":
             return
         async with LEDGERS[kind](place) as ledger:

@@ -112,7 +112,7 @@ class TestAName:
             await written(ledger, asks("k", key[: -len(TENANT)], tool))
 
     @in_loop
-    async def test_nobody_looks_for_may_be_long(self, kind: str, place: str) -> None:
+    async def test_that_is_not_searched_for_may_be_long(self, kind: str, place: str) -> None:
         reason = "because 漢\n" * 2000
         async with LEDGERS[kind](place) as ledger:
             await written(ledger, RunStarted(), PauseRequested(reason=reason))

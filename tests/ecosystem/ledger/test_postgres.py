@@ -55,7 +55,7 @@ class TestOpening:
             pytest.param(["UPDATE gert.meta SET value = '99'"], "made by another version", id="a newer version"),
             pytest.param(["UPDATE gert.meta SET value = 'x'"], "does not hold a ledger", id="no version at all"),
             pytest.param(["DELETE FROM gert.meta"], "does not hold a ledger", id="an empty page of facts"),
-            pytest.param(["DROP TABLE gert.meta"], "holds tables of another program", id="tables of somebody else"),
+            pytest.param(["DROP TABLE gert.meta"], "holds tables of another program", id="tables of another program"),
         ],
     )
     def test_a_ledger_that_is_not_ours_is_refused(self, dsn: str, statements: list[str], why: str) -> None:
@@ -70,7 +70,7 @@ class TestOpening:
 
         asyncio.run(main())
 
-    def test_whoever_only_reads_makes_nothing(self, dsn: str) -> None:
+    def test_a_reader_creates_nothing(self, dsn: str) -> None:
         async def main() -> None:
             ledger = PostgresLedger(dsn, read_only=True)
             with pytest.raises(TraceError, match="there is no ledger in the schema `gert`"):
@@ -82,7 +82,7 @@ class TestOpening:
         asyncio.run(main())
         assert execute(dsn, "SELECT count(*) FROM pg_namespace WHERE nspname = 'gert'")[0] == (0,)
 
-    def test_whoever_only_reads_may_not_write(self, dsn: str) -> None:
+    def test_a_reader_may_not_write(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn) as ledger:
                 await append_all(ledger, "run", ["a"])
@@ -123,7 +123,7 @@ class TestOpening:
     @pytest.mark.parametrize(
         ("address", "why"),
         [
-            pytest.param("postgresql://ann:hunter2@127.0.0.1:1/x", "cannot be reached", id="nobody listens"),
+            pytest.param("postgresql://ann:hunter2@127.0.0.1:1/x", "cannot be reached", id="no listener"),
             pytest.param("http://ann:hunter2@127.0.0.1/x", "cannot be read", id="no address of a database"),
             pytest.param("postgresql://ann:hunter2/x@127.0.0.1/x", "cannot be read", id="a password with a slash"),
             pytest.param(None, "there is no such database", id="no such database"),
@@ -392,7 +392,7 @@ class TestContention:
 
         asyncio.run(main())
 
-    def test_one_connection_is_enough_for_everybody(self, dsn: str) -> None:
+    def test_one_connection_is_enough_for_all_callers(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, max_pool_size=1) as ledger:
                 work: list[Any] = [append_all(ledger, f"run-{n % 7}", [f"{n}"]) for n in range(60)]
@@ -403,7 +403,7 @@ class TestContention:
 
         asyncio.run(main())
 
-    def test_whoever_gets_no_connection_in_time_is_told_so(self, dsn: str) -> None:
+    def test_a_caller_that_gets_no_connection_in_time_is_told_so(self, dsn: str) -> None:
         async def main() -> None:
             options: dict[str, Any] = {"command_timeout_seconds": 0.2, "max_retry_attempts": 1}
             async with PostgresLedger(dsn, max_pool_size=1, **options) as ledger:

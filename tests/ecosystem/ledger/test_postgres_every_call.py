@@ -143,7 +143,7 @@ def test_a_server_that_refuses_an_append_has_nothing_of_it(dsn: str, code: str, 
     [
         pytest.param("40001", id="of a serialization failure"),
         pytest.param("40P01", id="of a deadlock"),
-        pytest.param("57014", id="somebody cancelled it"),
+        pytest.param("57014", id="an administrator cancelled it"),
     ],
 )
 def test_what_was_taken_back_because(dsn: str, code: str) -> None:

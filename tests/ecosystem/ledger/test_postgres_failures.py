@@ -303,7 +303,7 @@ class TestBrokenConnections:
 
 
 class TestCancellation:
-    def test_an_append_that_was_sent_is_written_although_nobody_waits_for_it(self, dsn: str) -> None:
+    def test_an_append_that_was_sent_is_written_although_its_caller_was_cancelled(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, max_pool_size=2) as ledger:
                 await append_all(ledger, "run", ["a"])
@@ -326,7 +326,7 @@ class TestCancellation:
 
         asyncio.run(main())
 
-    def test_an_append_that_waits_for_a_connection_is_written_although_nobody_waits_for_it(self, dsn: str) -> None:
+    def test_an_append_that_waits_for_a_connection_is_written_although_its_caller_was_cancelled(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, max_pool_size=1) as ledger:
                 await append_all(ledger, "run", ["a"])
@@ -341,7 +341,9 @@ class TestCancellation:
 
         asyncio.run(main())
 
-    def test_an_append_whose_connection_breaks_is_written_once_although_nobody_waits_for_it(self, dsn: str) -> None:
+    def test_an_append_whose_connection_breaks_is_written_once_although_its_caller_was_cancelled(
+        self, dsn: str
+    ) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, max_pool_size=2) as ledger:
                 await append_all(ledger, "run", ["a"])
@@ -372,7 +374,7 @@ class TestCancellation:
 
         asyncio.run(main())
 
-    def test_closing_waits_for_an_append_nobody_waits_for(self, dsn: str) -> None:
+    def test_closing_waits_for_an_append_whose_caller_was_cancelled(self, dsn: str) -> None:
         async def main() -> None:
             ledger = PostgresLedger(dsn)
             await append_all(ledger, "run", ["a"])

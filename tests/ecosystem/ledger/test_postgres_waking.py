@@ -85,7 +85,7 @@ class TestWaiting:
 
         asyncio.run(main())
 
-    def test_in_one_process_nobody_waits_for_the_server_to_tell(self, dsn: str) -> None:
+    def test_waiters_of_one_process_are_woken_without_the_server(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, poll_interval=NEVER_LOOKS) as ledger:
                 ledger._notifier.wrote = lambda run_id: None  # type: ignore[method-assign]
@@ -108,7 +108,7 @@ class TestWaiting:
 
         asyncio.run(main())
 
-    def test_whoever_was_not_told_looks(self, dsn: str) -> None:
+    def test_a_waiter_that_was_not_notified_polls(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, poll_interval=0.05) as ledger, PostgresLedger(dsn) as silent:
                 silent._notifier.wrote = lambda run_id: None  # type: ignore[method-assign]

@@ -92,7 +92,7 @@ class TestAppending:
             assert len(await check(ledger)) == 1
 
     @in_loop
-    async def test_what_one_write_raises_touches_nobody_else(self, kind: str, place: str) -> None:
+    async def test_what_one_write_raises_does_not_touch_other_writes(self, kind: str, place: str) -> None:
         def raises(head: Head, moment: str) -> Batch:
             raise KeyError("mine")
 

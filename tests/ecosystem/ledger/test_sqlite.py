@@ -275,7 +275,7 @@ class TestTheDatabase:
             assert len(await check(ledger, "runbook")) == 11
 
     @in_loop
-    async def test_a_slow_reader_holds_up_nobody_who_writes(self, path: Path) -> None:
+    async def test_a_slow_reader_does_not_hold_up_writers(self, path: Path) -> None:
         async with SqliteLedger(path) as ledger:
             await written(ledger, *[note("x" * 100)] * 3000)
             reading = [asyncio.create_task(ledger.lines(RUN, limit=3000)) for _ in range(20)]

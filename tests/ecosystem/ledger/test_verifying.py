@@ -14,7 +14,7 @@ OTHER = parse_key("another secret, long enough too", "main")
 
 
 @in_loop
-async def test_a_run_holds_and_without_keys_nobody_asks_for_its_seal(kind: str, place: str) -> None:
+async def test_a_run_holds_and_without_keys_its_seal_is_not_checked(kind: str, place: str) -> None:
     async with LEDGERS[kind](place) as ledger:
         await written(ledger, *[note()] * 3)
         report = await verify_run(ledger, RUN)
@@ -53,7 +53,7 @@ async def test_a_run_is_sealed_with_every_append(kind: str, place: str) -> None:
 
 
 @in_loop
-async def test_whoever_holds_a_key_demands_a_seal(kind: str, place: str) -> None:
+async def test_with_a_key_a_seal_is_demanded(kind: str, place: str) -> None:
     async with LEDGERS[kind](place) as ledger:
         await written(ledger, note())
         report = await verify_run(ledger, RUN, Keys([KEY]))

@@ -134,7 +134,7 @@ class TestFollowing:
 
 
 @in_loop
-async def test_whoever_waits_when_a_ledger_is_closed_is_told(kind: str, place: str) -> None:
+async def test_a_waiter_is_told_when_its_ledger_is_closed(kind: str, place: str) -> None:
     async with LEDGERS[kind](place) as ledger:
         waits = asyncio.create_task(ledger.wait(RUN, 0, LONG))
 

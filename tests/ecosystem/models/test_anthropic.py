@@ -372,7 +372,7 @@ def test_costs_tell_what_was_cached() -> None:
         pytest.param('{"a":' * 300 + "1" + "}" * 300, id="nested too deep"),
         pytest.param('{"a":"\\ud800"}', id="half a character"),
         pytest.param('{"a":NaN}', id="no number"),
-        pytest.param('{"a":' + "9" * 5000 + "}", id="a number nobody reads"),
+        pytest.param('{"a":' + "9" * 5000 + "}", id="a number that is not read"),
     ],
 )
 def test_arguments_no_vendor_takes_do_not_end_a_conversation(written: str) -> None:

@@ -55,7 +55,7 @@ def test_what_comes_is_told_and_then_its_end(watch_for: Callable[[asyncio.Abstra
 
 
 @both
-def test_nobody_is_told_of_what_another_has_closed_meanwhile(
+def test_an_event_of_a_file_that_was_closed_meanwhile_is_dropped(
     watch_for: Callable[[asyncio.AbstractEventLoop], Poller],
 ) -> None:
     async def story() -> None:

@@ -125,7 +125,7 @@ def test_a_variable_without_a_name_is_not_handed_on(name: str) -> None:
         pytest.param("A\0B", "`env` contains a NUL character", id="a name with NUL"),
     ],
 )
-def test_a_variable_nobody_can_have_is_refused(name: str, message: str) -> None:
+def test_an_impossible_variable_is_refused(name: str, message: str) -> None:
     failed(run(["env"], action={"env": {name: "x"}}), "invalid_input", message)
 
 

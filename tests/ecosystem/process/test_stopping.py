@@ -113,7 +113,7 @@ def test_who_does_not_listen_is_killed(tmp_path: Path, script: str) -> None:
     assert not is_alive(pid)
 
 
-def test_stdin_that_nobody_reads_does_not_hold_up_a_cancelled_call(tmp_path: Path) -> None:
+def test_stdin_that_is_not_read_does_not_hold_up_a_cancelled_call(tmp_path: Path) -> None:
     [pid] = cancelled("echo $$ > a.pid; exec sleep 60", tmp_path, stdin="x" * 3_000_000)
     assert not is_alive(pid)
 
@@ -238,7 +238,7 @@ def test_a_process_is_in_a_session_of_its_own(tmp_path: Path) -> None:
     assert (tmp_path / "ids").read_text().split() == [str(pid), str(pid)]
 
 
-def test_a_status_that_somebody_else_took_is_not_taken_for_a_success() -> None:
+def test_a_status_that_other_code_took_is_not_taken_for_a_success() -> None:
     script = f"""
 import asyncio, os, signal, sys
 sys.path[:0] = {sys.path!r}

@@ -187,7 +187,7 @@ def test_a_program_that_moves_between_calls_is_found_again(tmp_path: Path) -> No
             ["windows"], "linux", "; the tool is made for `windows`, but this is `linux`", id="another system"
         ),
         pytest.param(["linux"], "linux", "", id="this system"),
-        pytest.param(["windows"], None, "", id="a system nobody named"),
+        pytest.param(["windows"], None, "", id="a system that is not named"),
     ],
 )
 def test_a_missing_program_of_another_system_says_so(platforms: list[str], running: str | None, remark: str) -> None:

@@ -262,7 +262,7 @@ def function_typed(a: Callable[[int], int]) -> int:
         pytest.param(keyworded, "takes any number of names", id="any number of names"),
         pytest.param(positional, "is positional only", id="a parameter without a name"),
         pytest.param(unannotated, "`a` of the tool `unannotated` has no annotation", id="a parameter without a type"),
-        pytest.param(unreadable, "an annotation of the tool `unreadable` cannot be read", id="a type nobody knows"),
+        pytest.param(unreadable, "an annotation of the tool `unreadable` cannot be read", id="an unknown type"),
         pytest.param(unholdable, "has a parameter without a JSON form", id="a type JSON cannot hold"),
         pytest.param(function_typed, "without a JSON Schema", id="a function as a parameter"),
         pytest.param(sets, "takes a set, which has no order", id="a set"),
@@ -432,7 +432,7 @@ def breaking(given: Breaking) -> int:
         pytest.param("look_up", '{"name": "x", "limit": 1.5}', "`limit`", id="half a number"),
         pytest.param("look_up", '{"name": "x", "exact": 1}', "`exact`: input should be a valid bool", id="1 for true"),
         pytest.param(
-            "look_up", '{"name": "x", "nope": 1}', "`nope`: extra inputs are not permitted", id="a name nobody declared"
+            "look_up", '{"name": "x", "nope": 1}', "`nope`: extra inputs are not permitted", id="an undeclared name"
         ),
         pytest.param("look_up", '{"name": "x", "name": "y"}', "the key `name` occurs twice", id="an argument twice"),
         pytest.param("look_up", "[]", "expected a JSON object, found a list", id="a list"),
@@ -876,7 +876,7 @@ def test_cancelling_does_not_wait_for_a_plain_function() -> None:
             [ToolTransientError("a"), ValueError()], True, 2, "unknown_outcome", id="then it may have happened"
         ),
         pytest.param([ToolPermanentError("a")], False, 1, "permanent_error", id="it never will"),
-        pytest.param([ToolUnknownOutcomeError("a")], False, 1, "unknown_outcome", id="nobody knows"),
+        pytest.param([ToolUnknownOutcomeError("a")], False, 1, "unknown_outcome", id="an unknown outcome"),
         pytest.param([ValueError("a")], False, 1, "permanent_error", id="a mistake in the tool"),
     ],
 )

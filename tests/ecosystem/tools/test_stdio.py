@@ -49,7 +49,7 @@ def test_a_success_has_outputs_and_says_what_it_printed() -> None:
         pytest.param("printf '\\033[31mred\\007' >&2; exit 1", 1, "`sh` exited with 1: �[31mred�", id="no tricks"),
         pytest.param("printf 'x%.0s' $(seq 500) >&2; exit 1", 1, f"`sh` exited with 1: {'x' * 199}…", id="a long line"),
         pytest.param("kill -TERM $$", 143, "`sh` was killed by SIGTERM", id="a signal"),
-        pytest.param("echo why >&2; kill -KILL $$", 137, "`sh` was killed by SIGKILL", id="a signal nobody can refuse"),
+        pytest.param("echo why >&2; kill -KILL $$", 137, "`sh` was killed by SIGKILL", id="a kill signal"),
         pytest.param("kill -40 $$", 168, "`sh` was killed by signal 40", id="a signal without a name"),
     ],
 )  # fmt: skip
@@ -114,7 +114,7 @@ def test_running_out_of_descriptors_is_a_failure(monkeypatch: pytest.MonkeyPatch
         pytest.param("os.write(1, 'é日本🦀'.encode())", "é日本🦀", id="any script"),
         pytest.param("os.write(1, b'\\xe6'); time.sleep(.02); os.write(1, b'\\x97\\xa5')", "日", id="one in two parts"),
         pytest.param("os.write(1, b'a\\0b\\r\\n')", "a\0b\r\n", id="NUL and carriage return stay"),
-        pytest.param("os.write(1, '\\ufdd0token\\ufdd1'.encode())", "�token�", id="nobody can print a reference"),
+        pytest.param("os.write(1, '\\ufdd0token\\ufdd1'.encode())", "�token�", id="a tool cannot print a reference"),
     ],
 )
 def test_what_is_printed_becomes_text(code: str, text: str) -> None:

@@ -73,7 +73,7 @@ def objected(count: Tally) -> list[bool]:
 @pytest.mark.parametrize(
     ("needed", "responses", "by", "ignored"),
     [
-        pytest.param(1, [], None, [], id="nobody said anything"),
+        pytest.param(1, [], None, [], id="no response"),
         pytest.param(1, [yes(ALICE)], ALICE, [False], id="one approval of one"),
         pytest.param(2, [yes(ALICE)], None, [False], id="one approval of two"),
         pytest.param(2, [yes(ALICE), yes(BOB)], BOB, [False, False], id="two of two"),
@@ -153,9 +153,9 @@ def test_anyone_may_refuse() -> None:
     [
         pytest.param({"sre": (ALICE,)}, True, id="who is in it"),
         pytest.param({"sre": (BOB,)}, False, id="who is not"),
-        pytest.param({"sre": ()}, False, id="nobody, if it is empty"),
+        pytest.param({"sre": ()}, False, id="no person, if it is empty"),
         pytest.param({"dba": (ALICE,)}, False, id="not who is in another one"),
-        pytest.param({}, False, id="nobody, if nobody knows it"),
+        pytest.param({}, False, id="no person, if it is unknown"),
     ],
 )
 def test_a_group_admits(groups: dict[str, tuple[str, ...]], may: bool) -> None:

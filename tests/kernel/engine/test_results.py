@@ -39,7 +39,7 @@ def test_denials_and_cancellations_are_never_continued() -> None:
         pytest.param(DONE, False, id="a list that is done"),
         pytest.param(Result(status="skipped", reason="when_false"), False, id="a guard that did not hold"),
         pytest.param(Result(ended=True, outcome=OUTCOME), True, id="an end"),
-        pytest.param(Result(ended=True), True, id="an end nobody knows"),
+        pytest.param(Result(ended=True), True, id="an unknown end"),
         pytest.param(failed("exit_code", "m"), True, id="a failure"),
         pytest.param(failed("denied", "m"), True, id="a denial, though the step is only skipped"),
         pytest.param(failed("exit_code", "m", continued=True), False, id="a failure that is continued"),

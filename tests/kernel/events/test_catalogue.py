@@ -104,7 +104,7 @@ def test_what_is_written_is_read_back() -> None:
             "`$.failure`",
             id="a required part left out",
         ),
-        pytest.param(UnknownEvent(name="x", data={}), "a class of the catalogue", id="an event nobody knows"),
+        pytest.param(UnknownEvent(name="x", data={}), "a class of the catalogue", id="an unknown event"),
     ],
 )
 def test_writers_are_strict(payload: Payload, why: str) -> None:

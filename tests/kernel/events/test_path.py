@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.errors import TraceError
-from gert.kernel.events.path import PathSegment, child, is_named, item, lineage, named, split
+from gert.kernel.events.path import PathSegment, ancestors, child, is_named, item, lineage, named, split
 
 
 def test_paths_read_from_the_outside_in() -> None:
@@ -49,6 +49,23 @@ def test_the_very_path_is_meant_before_all_that_a_name_may_mean() -> None:
     assert named("a[x%2Fy]", paths) == ["a[x%2Fy]"]
     assert named("a", paths) == paths
     assert named("c", paths) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "around"),
+    [
+        ("a", []),
+        ("a/b/c", ["a/b", "a"]),
+        ("loop[3]/x", ["loop[3]", "loop"]),
+        ("loop[3]", ["loop"]),
+    ],
+)
+def test_the_ancestors_of_a_path_are_the_steps_and_loops_around_it(path: str, around: list[str]) -> None:
+    assert list(ancestors(path)) == around
+
+
+def test_no_more_than_32_ancestors_of_a_path_are_read() -> None:
+    assert len(list(ancestors("/".join("a" * 1000)))) == 32
 
 
 def test_the_lineage_of_a_path_is_every_path_on_the_way_to_it() -> None:

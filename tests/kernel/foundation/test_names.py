@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.foundation.names import did_you_mean, is_safe_name
+from gert.kernel.foundation.names import did_you_mean, is_safe_name, listing
 
 
 @pytest.mark.parametrize("text", ["run-2026-02-28-001", "20260228T143000Z_a1", "a.b", "console", "com", "x" * 128])
@@ -63,3 +63,15 @@ def test_looking_for_a_name_is_bounded() -> None:
 def test_a_suggestion_is_a_candidate(word: str, candidates: list[str]) -> None:
     meant = did_you_mean(word, candidates)
     assert meant is None or (meant in candidates and meant != word)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        pytest.param([], "", id="no name"),
+        pytest.param(["b", "a"], "`b`, `a`", id="as many as fit, in their order"),
+        pytest.param(["a", "b", "c", "d"], "`a`, `b` and 2 more", id="more than fit"),
+    ],
+)
+def test_a_list_of_names_says_how_many_more_there_are(words: list[str], text: str) -> None:
+    assert listing(words, 2) == text

@@ -21,7 +21,7 @@ JUDGE = Principal("agent", "judge-01", role="judge", model="m-1")
         ),
         pytest.param(None, "skeptic", "text", ALICE, Principal("agent", "skeptic"), id="an item need not have a role"),
         pytest.param(None, "s", {"role": 3}, None, Principal("agent", "s"), id="a role that is not text is left out"),
-        pytest.param(None, " ", {}, ALICE, ALICE, id="an empty key names nobody"),
+        pytest.param(None, " ", {}, ALICE, ALICE, id="an empty key names no principal"),
         pytest.param(None, None, {"role": "doubt"}, ALICE, ALICE, id="then the actor of the run"),
         pytest.param(None, None, None, None, KERNEL, id="and otherwise the kernel"),
     ],

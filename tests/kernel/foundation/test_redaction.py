@@ -542,7 +542,7 @@ def test_text_without_secrets_is_left_alone(secrets: list[str], text: str) -> No
         pytest.param('{"pem":"-----BEGIN KEY-----"}', ["-----BEGIN KEY-----"], id="a key under another name"),
         pytest.param('{"pin_token":12345}', ["12345"], id="a number"),
         pytest.param('{"broken', [], id="no JSON"),
-        pytest.param('{"a":' * 300 + "1" + "}" * 300, [], id="nested deeper than anybody looks"),
+        pytest.param('{"a":' * 300 + "1" + "}" * 300, [], id="nested deeper than is searched"),
     ],
 )
 def test_of_a_document_in_a_variable_the_credentials_are_secret(secret: str, found: list[str]) -> None:

@@ -35,7 +35,7 @@ def test_references_are_resolved(text: str, revealed: str) -> None:
         pytest.param(TOKEN[:-1], id="one that cut the end"),
         pytest.param(TOKEN[1:], id="one that cut the beginning"),
         pytest.param(TOKEN + CLOSE, id="one that left half of another behind"),
-        pytest.param(secret_ref("unknown"), id="a secret nobody gave"),
+        pytest.param(secret_ref("unknown"), id="a secret that is not given"),
         pytest.param(OPEN + CLOSE, id="a reference to nothing"),
     ],
 )

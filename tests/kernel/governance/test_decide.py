@@ -123,7 +123,7 @@ def asks(**demands: Any) -> Policy:
             (policy(Rule(default=ALLOW, min_approvers=4)),),
             "min_approvers",
             0,
-            id="an allowing rule asks for nobody",
+            id="an allowing rule asks for no approver",
         ),
         pytest.param(
             (asks(), asks(separation_of_duties=True)),
@@ -139,7 +139,9 @@ def asks(**demands: Any) -> Policy:
             "escalate",
             id="or escalates",
         ),
-        pytest.param((asks(on_timeout="escalate"),), "on_timeout", "reject", id="with nobody to turn to it rejects"),
+        pytest.param(
+            (asks(on_timeout="escalate"),), "on_timeout", "reject", id="without anyone to escalate to it rejects"
+        ),
         pytest.param(
             (asks(on_timeout="escalate", escalate_to=names("boss")), asks()),
             "on_timeout",
@@ -206,7 +208,7 @@ SRE = {"sre": names("alice", "bob")}
 @pytest.mark.parametrize(
     ("policies", "approver", "objection"),
     [
-        pytest.param((asks(),), "mallory", None, id="anybody where nobody is listed"),
+        pytest.param((asks(),), "mallory", None, id="any person where no approver is listed"),
         pytest.param((asks(approvers=names("alice")),), "alice", None, id="a person listed"),
         pytest.param(
             (asks(approvers=names("alice")),),
@@ -236,7 +238,7 @@ SRE = {"sre": names("alice", "bob")}
             (asks(approvers=names("group:nobody")),),
             "alice",
             "`alice` is not among the approvers `group:nobody`",
-            id="a group nobody knows admits nobody",
+            id="an unknown group admits no person",
         ),
         pytest.param(
             (

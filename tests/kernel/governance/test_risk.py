@@ -75,7 +75,7 @@ NONE: frozenset[str] = frozenset()
             manual_contract(),
             Risk.CRITICAL,
             "writes, neither idempotent nor deterministic",
-            id="a manual step nobody described is critical",
+            id="a manual step without a contract is critical",
         ),
         pytest.param(
             manual_contract(Declared(side_effects=False)),

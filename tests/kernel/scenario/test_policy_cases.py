@@ -187,14 +187,14 @@ def test_a_breach_is_the_reason_that_is_given() -> None:
 @pytest.mark.parametrize(
     ("person", "started_by", "may"),
     [
-        pytest.param("alice", "bob", True, id="somebody in a group of the configuration"),
-        pytest.param("dave", "bob", True, id="somebody who is listed"),
+        pytest.param("alice", "bob", True, id="a member of a group of the configuration"),
+        pytest.param("dave", "bob", True, id="a person who is listed"),
         pytest.param("DAVE", "bob", True, id="another spelling of a person"),
-        pytest.param("bob", "bob", False, id="whoever started the run"),
-        pytest.param("Bob ", "bob", False, id="another spelling of whoever started the run"),
-        pytest.param("eve", "bob", False, id="somebody who is not listed"),
+        pytest.param("bob", "bob", False, id="the person who started the run"),
+        pytest.param("Bob ", "bob", False, id="another spelling of the person who started the run"),
+        pytest.param("eve", "bob", False, id="a person who is not listed"),
         pytest.param("sre", "bob", False, id="the name of a group"),
-        pytest.param("alice", None, False, id="anybody, where it is not known who started the run"),
+        pytest.param("alice", None, False, id="any person, where it is not known who started the run"),
     ],
 )
 def test_who_may_approve(person: str, started_by: str | None, may: bool) -> None:

@@ -51,7 +51,9 @@ def test_values_that_are_found(declared: dict[str, Any], sections: dict[str, Any
     ("declared", "sections"),
     [
         pytest.param({"type": "string", "required": True}, {}, id="nothing"),
-        pytest.param({"type": "string", "required": True}, {"input_answers": {"i": "v"}}, id="an answer nobody gave"),
+        pytest.param(
+            {"type": "string", "required": True}, {"input_answers": {"i": "v"}}, id="a recorded answer of a prompt"
+        ),
         pytest.param({"type": "string", "required": True, "from": "env/PATH"}, {}, id="not from this environment"),
         pytest.param({"type": "string", "required": True, "from": "file//etc/passwd"}, {}, id="not from a file"),
         pytest.param({"type": "int", "required": True}, {"inputs": {"i": "x"}}, id="another type"),

@@ -149,7 +149,7 @@ def test_an_approval_that_is_used_up_is_missed(submitted: bool) -> None:
         pytest.param({"min_approvers": 2, "approvers": ["bob", "BOB", "cyd"]}, {"bob", "cyd"}, id="a name twice"),
         pytest.param({"min_approvers": 2, "approvers": ["bob", "cyd", "dee"]}, {"bob", "cyd"}, id="the first of them"),
         pytest.param({"separation_of_duties": True, "approvers": ["ANN", "bob"]}, {"bob"}, id="not who started it"),
-        pytest.param({"separation_of_duties": True}, {"scripted-1"}, id="anybody"),
+        pytest.param({"separation_of_duties": True}, {"scripted-1"}, id="any person but the one who started it"),
         pytest.param({"min_approvers": 3}, {"scripted-1", "scripted-2", "scripted-3"}, id="any three"),
     ],
 )

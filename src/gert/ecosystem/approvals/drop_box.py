@@ -23,7 +23,7 @@ from gert.ecosystem.approvals.responses import ResponseMessage, encode_response,
 from gert.ecosystem.approvals.tickets import TicketView
 from gert.errors import DocumentError, GertError, InputError, IntegrityError, TraceError, UsageError
 from gert.kernel.events.envelope import parse_timestamp
-from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.names import is_safe_name, listing
 from gert.kernel.foundation.text import os_reason
 from gert.kernel.governance.approval import ApprovalRequest, Response, as_recorded
 from gert.kernel.governance.approval_rules import Ticket
@@ -197,7 +197,7 @@ def find_request(path: str, start: str) -> TicketView:
     if start in found:
         found = [start]
     if len(found) != 1:
-        hint = f"write more of it: {', '.join(f'`{each}`' for each in found[:5])}" if found else None
+        hint = f"write more of it: {listing(found, 5)}" if found else None
         raise UsageError(f"there are {len(found)} requests `{start}` in the drop box `{path}`", hint=hint)
     return _request(path, found[0])
 

@@ -17,7 +17,7 @@ from gert.ecosystem.approvals.responses import bare, encode_response, response_i
 from gert.ecosystem.approvals.signatures import NO_KEYS
 from gert.errors import DocumentError, Forbidden, GertError, UsageError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
-from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.names import is_safe_name, listing
 from gert.kernel.foundation.text import printable
 from gert.kernel.governance.approval import ApprovalRequest, Response, ticket_prefix
 from gert.kernel.governance.approval_rules import Ticket, tally
@@ -154,9 +154,8 @@ class Tickets:
             return is_open[0]
         if not found:
             raise no_ticket(start)
-        named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        raise UsageError(f"`{start}` may be {len(found)} tickets", hint=f"write more of it: {named}{more}")
+        hint = f"write more of it: {listing(found, _MOST_NAMED)}"
+        raise UsageError(f"`{start}` may be {len(found)} tickets", hint=hint)
 
     async def all(
         self,

@@ -19,6 +19,7 @@ from gert.ecosystem.models.wire import Exchange, Wire
 from gert.errors import InputError, ModelError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, ModelUsage, OnToken, OutputT
 from gert.kernel.foundation.closable import Closable
+from gert.kernel.foundation.names import listing
 
 # These fields change the shape of the answer: streamed, several choices, or in the background.
 _OWN_FIELDS: Final = ("stream", "stream_options", "n", "background")
@@ -75,7 +76,7 @@ class VendorAdapter(Closable):
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         if structured_output not in self.output_modes:
-            known = ", ".join(f"`{way}`" for way in self.output_modes)
+            known = listing(self.output_modes)
             raise InputError(f"expected `structured_output` to be one of {known}, found `{structured_output}`")
         if max_output_tokens is not None and max_output_tokens <= 0:
             raise InputError("`max_output_tokens` must be at least 1")

@@ -31,6 +31,7 @@ from gert.ecosystem.rpc.messages import (
 )
 from gert.errors import GertError, InputError, RpcFault, RpcLost, RpcTimeout
 from gert.kernel.engine.clock import format_seconds
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.text import one_line
 
 Handler: TypeAlias = Callable[[Any], Awaitable[Any] | Any]
@@ -252,7 +253,7 @@ class Peer:
     def _serve(self, number: Id, message: Call) -> None:
         handler = self.handlers.get(message.method)
         if handler is None:
-            known = ", ".join(f"`{name}`" for name in sorted(self.handlers)) or "none"
+            known = listing(sorted(self.handlers)) or "none"
             fault = RpcFault(f"unknown method `{message.method[:_SHOWN]}`; known: {known}", code=METHOD_NOT_FOUND)
             self._write(fault_line(number, fault))
         elif number in self._serving:

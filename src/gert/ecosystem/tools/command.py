@@ -13,6 +13,7 @@ from gert.ecosystem.process.environment import environment_for, is_name, missing
 from gert.ecosystem.process.find_program import Programs, shown
 from gert.errors import InputError, TemplateEvalError
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.secret_refs import all_refs, reveal
 from gert.kernel.foundation.text import is_text
 from gert.kernel.runbook.command import STDIN, CommandLine, command_line
@@ -147,7 +148,7 @@ def _wrong_platform(failure: Failure, tool: Tool, platform: str | None) -> Failu
     """Add to a failure that the tool is made for other systems, if it is (kernel-v0 §12.1)."""
     if platform is None or not tool.meta.platform or platform in tool.meta.platform:
         return failure
-    made_for = ", ".join(f"`{name}`" for name in tool.meta.platform)
+    made_for = listing(tool.meta.platform)
     return Failure(failure.kind, f"{failure.message}; the tool is made for {made_for}, but this is `{platform}`")
 
 

@@ -22,10 +22,10 @@ from gert.kernel.events.summary import without_item
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.globs import Visibility
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import Step
-from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import Template, condition, evaluate, render, render_value
 from gert.kernel.template import render_text as text_of

@@ -14,7 +14,7 @@ from msgspec import field
 from gert.errors import CanonicalError, InputError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import canonical, require_canonical
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import secret_ref, without_marks
 from gert.kernel.foundation.values import coerce
@@ -300,7 +300,7 @@ def _without_value(message: str) -> str:
 def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, GivenInput]) -> Iterator[InputProblem]:
     for name in given:
         if name not in inputs:
-            takes = f"the runbook takes {', '.join(f'`{known}`' for known in inputs)}"
+            takes = f"the runbook takes {listing(inputs)}"
             hint = suggestion(name, inputs) or (takes if inputs else "the runbook takes no inputs")
             message = f"there is no input `{shorten(name)}`"
             yield InputProblem(

@@ -12,6 +12,7 @@ from gert.kernel.engine.requests import RunLanes, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state_maps import StateMap, facts_of, outputs_of
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.values import coerce, show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
@@ -194,9 +195,8 @@ def _combine(results: list[Result], names: list[str | int], step: Step) -> Resul
     if worst.failure.kind in NEVER_CONTINUED:
         status = "failed" if worst.status == "skipped" else worst.status
         return Result(status=status, failure=worst.failure, failed_step=worst.failed_step)
-    listed = ", ".join(f"`{step.id}[{name}]`" for name, _ in broken[:3])
-    more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
-    failure = msgspec.structs.replace(worst.failure, message=f"{listed}{more}: {worst.failure.message}")
+    listed = listing((f"{step.id}[{name}]" for name, _ in broken), 3)
+    failure = msgspec.structs.replace(worst.failure, message=f"{listed}: {worst.failure.message}")
     return Result(
         status=worst.status,
         failure=failure,

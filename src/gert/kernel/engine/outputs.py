@@ -14,6 +14,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import ContractViolation, Failure, RedactionApplied
 from gert.kernel.events.vocabulary import Severity, SkipReason, ViolationKind
 from gert.kernel.foundation.canonical import require_canonical
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.parameter import Parameter
@@ -132,6 +133,6 @@ def _determinism_violations(
     if differing is not None:
         both = {*outputs, *differing}
         names = sorted(n for n in both if _ENCODER.encode(outputs.get(n)) != _ENCODER.encode(differing.get(n)))
-        listed = ", ".join(f"`{name}`" for name in names)
+        listed = listing(names)
         message = f"`{settings.target}` is declared deterministic and gave a different {listed} for equal inputs"
         yield "nondeterministic", message, "error"

@@ -6,7 +6,7 @@ this way: the lane's segment follows the id of its parallel block.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -51,6 +51,16 @@ def lineage(path: str) -> list[str]:
     """The path of every segment, the outermost first: `a[2]`, then `a[2]/b`, for `a[2]/b`."""
     parts = path.split("/")
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def ancestors(path: str, most: int = 32) -> Iterator[str]:
+    """The paths around a path, the innermost first and so many at most: `a[2]`, then `a`, for `a[2]/b`."""
+    for _ in range(most):
+        end = path.rfind("[") if path.endswith("]") else path.rfind("/")
+        if end <= 0:
+            return
+        path = path[:end]
+        yield path
 
 
 def is_read_as(path: str, name: str) -> bool:

@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from gert.errors import ArgumentTypeError, InputError
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.text import one_line
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -176,7 +177,7 @@ def _instance(kind: type) -> _Test:
 
 def _protocol(kind: type) -> _Test:
     methods = [name for name, member in vars(kind).items() if inspect.isfunction(member) and not name.startswith("_")]
-    told = ", ".join(f"`{name}`" for name in methods)
+    told = listing(methods)
     return _Test(lambda value: all(callable(getattr(value, name, None)) for name in methods), f"an object with {told}")
 
 

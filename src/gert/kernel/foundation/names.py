@@ -67,6 +67,12 @@ def suggestion(word: str, candidates: Iterable[str]) -> str | None:
     return None if guess is None else f"did you mean `{guess}`?"
 
 
+def listing(words: Iterable[object], most: int = 30) -> str:
+    """List names for a message, in the given order: at most so many, and how many more there are."""
+    names = [f"`{word}`" for word in words]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def _difference(name: str, word: str) -> int:
     """Return how many characters differ between the common prefix and suffix of two words."""
     shorter = min(len(name), len(word))

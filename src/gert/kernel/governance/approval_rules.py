@@ -12,6 +12,7 @@ import msgspec
 
 from gert.errors import TraceError
 from gert.kernel.foundation.canonical import canonical, digest, digest_value
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import is_plain
 from gert.kernel.foundation.timestamps import parse_timestamp
@@ -158,7 +159,7 @@ def approver_objection(request: ApprovalRequest, approver: str) -> str | None:
         return f"`{approver}` started the run and may not approve it"
     for listed, people in zip(request.approvers, request.admitted, strict=True):
         if person_key(approver) not in {person_key(each) for each in people}:
-            return f"`{approver}` is not among the approvers {', '.join(f'`{each}`' for each in listed)}"
+            return f"`{approver}` is not among the approvers {listing(listed)}"
     return None
 
 

@@ -220,7 +220,3 @@ def _merge_parameters(outer: Mapping[str, Parameter], inner: Mapping[str, Parame
     for name, parameter in inner.items():
         merged[name] = narrowed(outer[name], parameter) if name in outer else parameter
     return merged
-
-
-def _listed(tags: Tags) -> str:
-    return ", ".join(f"`{tag}`" for tag in sorted(tags))

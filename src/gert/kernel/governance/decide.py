@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from gert.kernel.foundation.names import listing
 from gert.kernel.governance.contract import END_CONTRACT, Contract
 from gert.kernel.governance.risk import risk_of
 from gert.kernel.governance.rules import (
@@ -148,7 +149,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             return f"`{approver}` started the run and may not approve it"
         for allowed in sorted(self.approvers, key=lambda each: sorted(each.listed)):
             if not allowed.admits(approver, groups):
-                return f"`{approver}` is not among the approvers {_listed(allowed.listed)}"
+                return f"`{approver}` is not among the approvers {listing(sorted(allowed.listed))}"
         return None
 
     def summary(self) -> dict[str, Any]:
@@ -284,7 +285,3 @@ def _restriction(listed: frozenset[str], policy: Policy) -> frozenset[Approvers]
         else:
             groups.add(entry.removeprefix(GROUP))
     return frozenset((Approvers(listed, frozenset(people), frozenset(groups)),))
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.values import TYPE_NAMES, TypeName, coerce_if_possible, objection
 
 ParameterType: TypeAlias = TypeName
@@ -98,7 +99,7 @@ def widenings(outer: Parameter, inner: Parameter) -> Iterator[str]:
     if outer.enum is not None and inner.enum is not None:
         added = [value for value in inner.enum if not _contains(outer.enum, value)]
         if added:
-            yield f"`enum` may only lose values; {_listed(added)} would be new"
+            yield f"`enum` may only lose values; {listing(added)} would be new"
     if None not in (outer.pattern, inner.pattern) and outer.pattern != inner.pattern:
         yield f"`pattern` is `{outer.pattern}` and may not be replaced"
     if outer.min is not None and inner.min is not None and inner.min < outer.min:
@@ -126,7 +127,3 @@ def _common(outer: tuple[Any, ...] | None, inner: tuple[Any, ...] | None) -> tup
 def _contains(values: tuple[Any, ...], value: Any) -> bool:
     # `True == 1` in Python, but not in YAML.
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
-
-
-def _listed(values: list[Any]) -> str:
-    return ", ".join(f"`{value}`" for value in values)

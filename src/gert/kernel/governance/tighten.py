@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from gert.kernel.foundation.names import listing
 from gert.kernel.governance.contract import UNKNOWN, Contract, Declared, Tags, migrate
 from gert.kernel.governance.parameter import Parameter, widenings
 
@@ -50,7 +51,7 @@ def _lost_tags(outer: Declared | Contract, child: Declared, parent_name: str) ->
         had: Tags | None = getattr(outer, name)
         has: Tags | None = getattr(child, name)
         if had and has is not None and not had <= has:
-            lost = _listed(had - has)
+            lost = listing(sorted(had - has))
             hint = f"repeat {lost}, or move `{name}` from the tool to its actions"
             yield Relaxation(name, f"`{name}` may only grow; {parent_name} also has {lost}", hint=hint)
     # `side_effects: true` only adds `unknown`; only `false` can relax.
@@ -69,7 +70,7 @@ def _parent_effects(outer: Declared | Contract, parent_name: str) -> str:
         return f"{parent_name} declares no effects at all"
     if outer.effects == {UNKNOWN}:
         return f"{parent_name} says true"
-    return f"{parent_name} has the effects {_listed(outer.effects)}"
+    return f"{parent_name} has the effects {listing(sorted(outer.effects))}"
 
 
 def _widened_parameters(
@@ -78,7 +79,3 @@ def _widened_parameters(
     for name, parameter in inner.items():
         for why in widenings(outer[name], parameter) if name in outer else ():
             yield Relaxation(kind, f"`{name}` is declared by {parent_name}: {why}", parameter=name)
-
-
-def _listed(tags: Tags) -> str:
-    return ", ".join(f"`{tag}`" for tag in sorted(tags))

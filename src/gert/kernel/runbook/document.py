@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.runbook.documents import expectations, policy, policy_test, project, runbook, scenario, skill, tool
 from gert.kernel.runbook.finding import Finding, Severity, error, in_order
-from gert.kernel.runbook.model import Decoder, Model, describe, listing
+from gert.kernel.runbook.model import Decoder, Model, describe
 from gert.kernel.runbook.reader import DEFAULT_LIMITS, Limits, read, shorten
 from gert.kernel.runbook.tree import Map, Tree
 

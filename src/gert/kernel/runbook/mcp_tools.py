@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.text import plain_line
 from gert.kernel.runbook.documents.tool import ImportedTool, Tool
-from gert.kernel.runbook.model import listing
 
 HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 LONGEST_NAME: Final = 80

@@ -6,11 +6,11 @@ docs cannot disagree. `docs/decisions/0003-documents-are-decoded-by-kinds.md` ha
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.runbook.finding import Finding, Path, error
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
@@ -190,9 +190,3 @@ def describe(value: Any) -> str:
     if isinstance(value, str):
         return f"the text `{shorten(value, 40)}`" if value else "an empty text"
     return f"the number `{shorten(str(value), 40)}`"
-
-
-def listing(words: Iterable[str], most: int = 30) -> str:
-    """List names for a hint, in the given order."""
-    names = [f"`{word}`" for word in words]
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

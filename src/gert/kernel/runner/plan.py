@@ -12,7 +12,7 @@ import msgspec
 
 from gert.errors import CanonicalError, Refused
 from gert.kernel.foundation.canonical import canonical, digest, sha256_hex
-from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.names import is_safe_name, listing
 from gert.kernel.foundation.secret_refs import all_refs
 from gert.kernel.governance.network import NetworkPolicy
 from gert.kernel.runbook.documents.runner import RunnerBlock
@@ -224,7 +224,7 @@ def check_secret_ref(reference: str) -> None:
     """Refuse what is not a reference that a runner can resolve."""
     scheme, _, rest = reference.partition("://")
     if re.fullmatch(REFERENCE, reference) is None or scheme not in SCHEMES:
-        listed = ", ".join(f"`{each}://`" for each in SCHEMES)
+        listed = listing(f"{each}://" for each in SCHEMES)
         raise Refused("plan/secret-ref", "the `secret_ref` of the plan is not valid", hint=f"one of {listed}")
     if any(part in (".", "..") for part in rest.split("/")):
         raise Refused("plan/secret-ref", "the `secret_ref` of the plan holds `.` or `..`")

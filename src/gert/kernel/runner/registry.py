@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from gert.errors import Refused
 from gert.kernel.foundation.canonical import digest_value
+from gert.kernel.foundation.names import listing
 from gert.kernel.governance.network import NetworkPolicy
 from gert.kernel.runbook.documents.runner import ANY, RunnerBlock
 from gert.kernel.runbook.documents.skill import SecretsPolicy, Skill
@@ -50,7 +51,7 @@ def route(skill: Skill, runners: Mapping[str, RunnerBlock], wanted: str | None =
     """
     if wanted is not None:
         if wanted not in runners:
-            listed = ", ".join(f"`{name}`" for name in sorted(runners)) or "there is none"
+            listed = listing(sorted(runners)) or "there is none"
             raise Refused("router/capability", f"no runner `{wanted}` is registered", hint=f"registered: {listed}")
         objection = lacks(skill, runners[wanted])
         if objection is not None:
@@ -65,7 +66,7 @@ def route(skill: Skill, runners: Mapping[str, RunnerBlock], wanted: str | None =
             hint=why or "register one under `runners` in gert-project.yaml",
         )
     if len(able) > 1:
-        listed = ", ".join(f"`{name}`" for name in able)
+        listed = listing(able)
         raise Refused("router/ambiguous", f"several runners can execute `{skill.id}`", hint=f"choose one of {listed}")
     return able[0]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.foundation.patterns import MAX_PATTERN, compile_pattern
 from gert.kernel.foundation.text import printable
 from gert.kernel.foundation.values import show
@@ -114,7 +114,7 @@ def _meta(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
 
 
 def _names_hint(names: Mapping[str, Any]) -> str:
-    return f"there are {', '.join(f'`{name}`' for name in list(names)[:10])}" if names else "there are none"
+    return f"there are {listing(names, 10)}" if names else "there are none"
 
 
 def _value(name: str, want: Any, found: Any) -> Iterator[Difference]:

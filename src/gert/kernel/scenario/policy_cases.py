@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.foundation.duration import format_duration, parse_duration
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, listing
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Approvers, Decision, RuleRef, reference
 from gert.kernel.governance.explain import Explanation, explain
@@ -201,7 +201,7 @@ def _listed(lists: Iterable[Approvers]) -> frozenset[str]:
 
 
 def _people(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names)) or "no one"
+    return listing(sorted(names)) or "no one"
 
 
 class RuleCoverage:

@@ -257,7 +257,7 @@ class TestPaid:
         ("usage", "recorded"),
         [
             pytest.param(ModelUsage(7, 3, 0.5), (7, 3, 0.5), id="as the vendor told it"),
-            pytest.param(None, (0, 0, 0.0), id="nobody told it"),
+            pytest.param(None, (0, 0, 0.0), id="not told"),
             pytest.param("much", (0, 0, 0.0), id="not in numbers"),
             pytest.param(ModelUsage(-1, 0, 0.5), (0, 0, 0.0), id="less than nothing"),
             pytest.param(ModelUsage(1, 0, float("nan")), (0, 0, 0.0), id="not a number"),

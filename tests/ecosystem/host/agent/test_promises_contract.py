@@ -303,7 +303,7 @@ class TestNotes:
         asyncio.run(scenario())
 
 
-class TestWorkNobodyWaitsFor:
+class TestWorkThatIsNotAwaited:
     """A tool that returns what it should have waited for has not done its work."""
 
     @pytest.mark.parametrize("as_task", [False, True], ids=["a coroutine", "a task"])

@@ -295,7 +295,7 @@ class TestPoint7:
             ),
             pytest.param(
                 ModelResult(Answer(text="x"), ModelUsage(1, 1, 0.0), api_mode_used="telepathy"),  # type: ignore[arg-type]
-                id="a mode nobody knows",
+                id="an unknown mode",
             ),
             pytest.param(
                 ModelResult(Answer(text="x"), ModelUsage(1, 1, 0.0), (ToolCall("a", None),)),  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ class TestPoint4Arguments:
         [
             pytest.param({}, id="one is missing"),
             pytest.param({"amount": "7"}, id="text for a number"),
-            pytest.param({"amount": 7, "more": 1}, id="one nobody declared"),
+            pytest.param({"amount": 7, "more": 1}, id="an undeclared argument"),
             pytest.param({"amount": None}, id="null"),
             pytest.param({"amount": 1.5}, id="a fraction"),
             pytest.param('{"amount": 7', id="JSON that breaks off"),
@@ -259,7 +259,7 @@ class TestPoint4Ports:
         "found",
         [
             pytest.param(None, id="nothing"),
-            pytest.param(ToolExecutionResult("fine", "1"), id="an outcome nobody knows"),  # type: ignore[arg-type]
+            pytest.param(ToolExecutionResult("fine", "1"), id="an unknown word for an outcome"),  # type: ignore[arg-type]
             pytest.param(ToolExecutionResult("success", None), id="no result"),  # type: ignore[arg-type]
             pytest.param(ToolExecutionResult("success", "\ud800"), id="half a character"),
             pytest.param(ToolExecutionResult("success", "1", effect_id=7), id="an id that is a number"),  # type: ignore[arg-type]
@@ -373,7 +373,7 @@ class TestPoint4Reconcile:
         [
             pytest.param(ToolExecutionResult("success", '{"charged":7}'), '{"charged":7}', id="it happened"),
             pytest.param(ToolExecutionResult("permanent_error", "null"), None, id="it did not, and will not"),
-            pytest.param(ToolExecutionResult("unknown_outcome", "null"), None, id="nobody knows"),
+            pytest.param(ToolExecutionResult("unknown_outcome", "null"), None, id="an unknown outcome"),
             pytest.param(None, None, id="the tool cannot tell"),
             pytest.param(ValueError("down"), None, id="looking fails"),
         ],

@@ -16,7 +16,7 @@ async def never(*_: Any) -> Any:
     await asyncio.get_running_loop().create_future()
 
 
-class TestTasksNobodyKept:
+class TestTasksWithoutAReference:
     """A task that is collected while it waits has given its step up."""
 
     @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from gert.agent import (
     tool_pack,
 )
 from gert.ecosystem.approvals.request_text import compact
-from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels.ticket_summary import facts
 from gert.ecosystem.host.config.ledger_location import open_ledger
 from gert.errors import Refused, UsageError
@@ -107,18 +107,28 @@ async def test_a_call_is_not_made_again_on_another_day_even_if_the_ledger_is_los
     assert [each["request_artifact"].split("/")[2] for each in records(made)] == [day]
 
 
+async def asked(kernel: ArtanaKernel) -> TicketView:
+    """The ticket of a call that needs approval."""
+    with pytest.raises(ApprovalRequiredError):
+        await step(kernel, "ping_go", word="hi")
+    [view] = await Tickets(kernel.ledger).all("pending")
+    return view
+
+
+async def approve(kernel: ArtanaKernel, ticket: TicketView) -> None:
+    tickets = Tickets(kernel.ledger)
+    now = format_timestamp(await tickets.time())
+    await tickets.answer(ticket.id, Response(approver="bob", approved=True, timestamp=now))
+
+
 @in_loop
 async def test_the_effects_of_the_skill_are_judged_and_a_ticket_is_asked_for(place: tuple[Bench, Vendor]) -> None:
     made, served = place
     asks = policy(made, action="require-approval", min_approvers=1, approvers=["bob"])
     async with kernel_of(made, asks) as kernel:
-        with pytest.raises(ApprovalRequiredError):
-            await step(kernel, "ping_go", word="hi")
+        ticket = await asked(kernel)
         assert served.asked == []
-        tickets = Tickets(kernel.ledger)
-        [view] = await tickets.all("pending")
-        now = format_timestamp(await tickets.time())
-        await tickets.answer(view.id, Response(approver="bob", approved=True, timestamp=now))
+        await approve(kernel, ticket)
         assert (await step(kernel, "ping_go", word="hi"))["path"] == "/ping/hi"
     assert len(served.asked) == 1
     (file,) = (made.root / "_state/plans").glob("*.auth.json")
@@ -130,17 +140,13 @@ async def test_an_approver_sees_the_plan_of_the_call_and_approves_exactly_that(p
     made, _ = place
     asks = policy(made, action="require-approval", min_approvers=1, approvers=["bob"])
     async with kernel_of(made, asks) as kernel:
-        with pytest.raises(ApprovalRequiredError):
-            await step(kernel, "ping_go", word="hi")
-        tickets = Tickets(kernel.ledger)
-        [view] = await tickets.all("pending")
+        view = await asked(kernel)
         ledger = ("--db", made.root.parent / "agent.db")
         shown = made.gert("approvals", "show", view.id, *ledger).ended(0).out
         document = made.gert("approvals", "show", view.id, *ledger, "--json").ended(0).said
         page = dict(facts(view))
         prompt = "\n".join(line.text for line in compact(view.ticket.request))
-        now = format_timestamp(await tickets.time())
-        await tickets.answer(view.id, Response(approver="bob", approved=True, timestamp=now))
+        await approve(kernel, view)
         await step(kernel, "ping_go", word="hi")
     for text in (shown, prompt, json.dumps(page)):
         assert f"{PING} (runner)" in text
@@ -159,7 +165,7 @@ async def test_an_approver_sees_the_plan_of_the_call_and_approves_exactly_that(p
 
 
 @in_loop
-async def test_no_one_is_asked_about_a_call_that_no_runner_could_execute(
+async def test_a_call_that_no_runner_could_execute_opens_no_ticket(
     place: tuple[Bench, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, served = place
@@ -180,12 +186,7 @@ async def test_an_approval_does_not_hold_for_a_skill_that_changed(place: tuple[B
     made, served = place
     asks = policy(made, action="require-approval", min_approvers=1, approvers=["bob"])
     async with kernel_of(made, asks) as kernel:
-        with pytest.raises(ApprovalRequiredError):
-            await step(kernel, "ping_go", word="hi")
-        tickets = Tickets(kernel.ledger)
-        [view] = await tickets.all("pending")
-        now = format_timestamp(await tickets.time())
-        await tickets.answer(view.id, Response(approver="bob", approved=True, timestamp=now))
+        await approve(kernel, await asked(kernel))
     made.skill(timeout="9s")
     async with kernel_of(made, asks) as kernel:
         with pytest.raises(GertError):

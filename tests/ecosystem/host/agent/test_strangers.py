@@ -89,7 +89,7 @@ def test_a_block_is_cleared_by_its_key_whatever_it_is(tmp_path: Path, key: str |
     assert asyncio.run(clear()) == "active"
 
 
-class TestTasksNobodyCanRead:
+class TestTasksThatCannotBeRead:
     def test_are_refused(self, tmp_path: Path) -> None:
         async def note() -> None:
             async with kernel_on(tmp_path / "runs.db") as kernel, kernel.run(tenant=ACME, run_id="r"):

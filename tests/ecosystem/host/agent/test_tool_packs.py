@@ -246,7 +246,7 @@ governance:
 
 
 @in_loop
-async def test_of_five_calls_at_once_a_limit_of_one_admits_one_and_a_replay_asks_no_one(folder: Path) -> None:
+async def test_of_five_calls_at_once_a_limit_of_one_admits_one_and_a_replay_calls_nothing(folder: Path) -> None:
     (folder / "hourly.policy.yaml").write_text(LIMITED)
     async with kernel_of(folder, policies=["hourly.policy.yaml"]) as kernel:
         await kernel.start_run(tenant=TENANT, run_id="r")

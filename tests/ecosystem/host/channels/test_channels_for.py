@@ -91,7 +91,7 @@ def test_a_stronger_file_replaces_channel_by_channel(tmp_path: Path) -> None:
             {"slack": {"webhook": "https://a", "signing_secret": "8f742231b10e8888abcd99"}}, id="a secret in a file"
         ),
         pytest.param({"slack": {**HOOK, "users": {"bob": "bob"}}}, id="a user who is no id"),
-        pytest.param({"slack": {**HOOK, "users": {"U123": ""}}}, id="a user who is nobody"),
+        pytest.param({"slack": {**HOOK, "users": {"U123": ""}}}, id="a user without a name"),
         pytest.param({"email": {}}, id="a channel there is not"),
     ],
 )
@@ -185,7 +185,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_channels_that_fail_are_notes_and_somebody_can_still_answer(
+def test_channels_that_fail_are_notes_and_approvers_can_still_answer(
     tmp_path: Path, broken: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gert.ecosystem.host.channels import send, status_poll
@@ -216,7 +216,7 @@ def test_channels_that_fail_are_notes_and_somebody_can_still_answer(
     assert any(note.startswith("slack: it does not listen") for note in notes)
 
 
-def test_an_address_that_somebody_else_has_is_a_note(tmp_path: Path) -> None:
+def test_an_address_that_another_server_has_is_a_note(tmp_path: Path) -> None:
     with serving(status(200)) as somebody:
         found = settings(tmp_path, {"listen": f"127.0.0.1:{somebody.port}"})
 

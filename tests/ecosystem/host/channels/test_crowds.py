@@ -34,7 +34,7 @@ async def crowd(port: int, size: int, said: bytes = b"") -> list[tuple[asyncio.S
 
 
 @pytest.mark.parametrize("said", BEGINNINGS)
-def test_a_crowd_that_asks_for_nothing_keeps_nobody_out(tmp_path: Path, said: bytes) -> None:
+def test_idle_connections_do_not_keep_an_approver_out(tmp_path: Path, said: bytes) -> None:
     async def act(house: House) -> None:
         idle = await crowd(house.port, 80, said)
         form = await house.fill()
@@ -66,7 +66,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def test_whoever_is_being_answered_never_gives_way() -> None:
+def test_a_connection_that_is_being_answered_is_never_closed_for_another() -> None:
     async def run() -> None:
         going, asked = asyncio.Event(), asyncio.Event()
 
@@ -128,7 +128,7 @@ def test_chunks_that_are_mostly_packing_are_not_read_without_end(tmp_path: Path)
         ("nowhere", "nowhere"),
     ],
 )
-def test_whoever_has_a_network_has_all_its_addresses(address: str, expected: str) -> None:
+def test_all_addresses_of_a_network_count_as_one_client(address: str, expected: str) -> None:
     assert network(address) == expected
 
 
@@ -175,7 +175,7 @@ def _taken_by_the_system() -> int:
 
 
 @pytest.mark.parametrize("more", [20_000, 8_000_000], ids=["a little left", "much left"])
-def test_whoever_does_not_take_an_answer_keeps_no_socket(more: int) -> None:
+def test_a_client_that_does_not_read_its_answer_keeps_no_socket(more: int) -> None:
     async def much(_: Request) -> Reply:
         return Reply(body=b"x" * (_taken_by_the_system() + more))
 
@@ -199,7 +199,7 @@ async def _transports(server: WebServer) -> list[asyncio.WriteTransport]:
     return found
 
 
-def test_nobody_is_served_who_comes_while_the_server_ends(tmp_path: Path) -> None:
+def test_a_client_that_connects_while_the_server_ends_is_not_served(tmp_path: Path) -> None:
     async def run() -> None:
         served: list[Request] = []
 
@@ -226,7 +226,7 @@ def test_nobody_is_served_who_comes_while_the_server_ends(tmp_path: Path) -> Non
 # --- two who serve the same tickets
 
 
-def test_when_whoever_serves_ends_the_next_run_that_waits_takes_over(tmp_path: Path) -> None:
+def test_when_the_run_that_serves_ends_the_next_run_that_waits_takes_over(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path) as house:
             second = PageUrls(house.store.folder, house.urls.listen)
@@ -245,7 +245,7 @@ def test_when_whoever_serves_ends_the_next_run_that_waits_takes_over(tmp_path: P
     asyncio.run(run())
 
 
-def test_somebody_who_passes_the_question_on_is_not_taken_for_the_server(tmp_path: Path) -> None:
+def test_a_process_that_passes_the_question_on_is_not_taken_for_the_server(tmp_path: Path) -> None:
     """Elsewhere the same tickets are served: whoever listens here could have the proof from there."""
 
     async def act(house: House) -> None:
@@ -267,7 +267,7 @@ def test_somebody_who_passes_the_question_on_is_not_taken_for_the_server(tmp_pat
     visit(tmp_path, act)
 
 
-def test_whoever_listens_everywhere_listens_here(tmp_path: Path) -> None:
+def test_a_server_on_every_address_also_serves_this_one(tmp_path: Path) -> None:
     here, everywhere = PageUrls(str(tmp_path), Listen("127.0.0.1", 1)), PageUrls(str(tmp_path), Listen("0.0.0.0", 1))
     assert everywhere.proof("x") in here.proofs("x")
     assert here.proof("x") not in everywhere.proofs("x")
@@ -275,7 +275,7 @@ def test_whoever_listens_everywhere_listens_here(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["a..b", "-", "x" * 70])
-def test_an_address_that_is_none_is_served_by_nobody(tmp_path: Path, host: str) -> None:
+def test_an_invalid_address_is_not_served(tmp_path: Path, host: str) -> None:
     assert not asyncio.run(is_served(PageUrls(str(tmp_path), Listen(host, 80))))
 
 

@@ -153,7 +153,7 @@ QUIET: list[Any] = [
     pytest.param(lambda _: status(404), id="not known yet"),
     pytest.param(lambda _: document({"status": "pending"}), id="pending"),
     pytest.param(lambda _: document({"status": "approved"}), id="a status alone is no approval"),
-    pytest.param(lambda _: document({"status": "approved", "responses": []}), id="approved by nobody"),
+    pytest.param(lambda _: document({"status": "approved", "responses": []}), id="approved without a name"),
 ]
 
 

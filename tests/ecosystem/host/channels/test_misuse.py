@@ -53,7 +53,7 @@ def test_an_answer_that_could_not_be_recorded_can_be_sent_again(
 
 
 @AS_ROOT
-def test_a_secret_that_somebody_else_has_put_there_is_not_used(tmp_path: Path) -> None:
+def test_a_secret_file_of_another_user_is_not_used(tmp_path: Path) -> None:
     PageUrls(str(tmp_path)).links.token("x")
     os.chown(tmp_path / "page.key", STRANGER, STRANGER)
     with pytest.raises(TraceError, match="belongs to another user"):
@@ -67,7 +67,7 @@ ORIGINS: list[Any] = [
     pytest.param("http://127.0.0.1:8765", True, id="the page on this machine"),
     pytest.param("https://127.0.0.1:8765", False, id="something else on this machine"),
     pytest.param("ftp://127.0.0.1:8765", False, id="no page at all"),
-    pytest.param("null", False, id="nobody"),
+    pytest.param("null", False, id="no origin"),
 ]
 
 
@@ -91,7 +91,7 @@ def told_in_slack(tmp_path: Path, urls: PageUrls, secret: str | None) -> str:
     return found[1].replace("&amp;", "&")
 
 
-def test_where_slack_says_who_answers_nobody_answers_with_the_link_it_shows(tmp_path: Path) -> None:
+def test_where_slack_says_who_answers_the_link_it_shows_cannot_answer(tmp_path: Path) -> None:
     urls = PageUrls(str(tmp_path / "approvals"), Listen("127.0.0.1", 8765))
     link = told_in_slack(tmp_path, urls, "${SECRET}").partition("?k=")[2]
 
@@ -148,7 +148,7 @@ def test_what_old_clients_show_of_a_card_is_text_as_well(tmp_path: Path) -> None
 # --- the address
 
 
-def test_somebody_who_repeats_what_the_server_said_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_a_process_that_repeats_what_the_server_said_is_not_taken_for_it(tmp_path: Path) -> None:
     """Any user of the machine can listen where we did, and would be given people's links."""
 
     async def heard(house: House) -> bytes:

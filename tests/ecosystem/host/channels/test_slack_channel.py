@@ -404,7 +404,7 @@ def test_a_ticket_is_announced_with_buttons_and_a_link(tmp_path: Path) -> None:
         assert f"http://127.0.0.1:8765/t/{file.id}?k=" in request.body.decode()
 
 
-def test_where_nobody_listens_there_are_no_buttons(tmp_path: Path) -> None:
+def test_without_a_listener_there_are_no_buttons(tmp_path: Path) -> None:
     with posted_to(status(200)) as server:
         assert asyncio.run(channel(tmp_path, server.url()).announce(opened(tickets(tmp_path)))) is None
         assert "actions" not in [block["type"] for block in server.requests[0].said["blocks"]]
@@ -413,7 +413,7 @@ def test_where_nobody_listens_there_are_no_buttons(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("webhook", "why"),
     [
-        pytest.param("http://127.0.0.1:{closed}/x", "the connection was refused", id="nobody there"),
+        pytest.param("http://127.0.0.1:{closed}/x", "the connection was refused", id="no server"),
         pytest.param("${UNSET}", "`UNSET` is not set", id="a secret that is not set"),
         pytest.param("${GERT_APPROVAL_SIGNING_KEY}", "is gert's own", id="our own key"),
         pytest.param("http://evil.example/x", "must be https", id="plain http elsewhere"),
@@ -443,7 +443,7 @@ def test_a_slack_that_fails_is_a_note_without_its_address(tmp_path: Path, answer
     assert "s3cret" not in note
 
 
-def test_whom_a_rule_wants_to_hear_of_it_is_mentioned_and_nobody_else(tmp_path: Path) -> None:
+def test_only_the_people_that_a_rule_notifies_are_mentioned(tmp_path: Path) -> None:
     file = opened(tickets(tmp_path), notify=("Bob@example.com", "group:sre"))
     said = message(file, NOON, page_url=None, buttons=False, mentions=["U1", "<!channel>"])
     texts = [block["text"]["text"] for block in said["blocks"] if block["type"] == "section" and "text" in block]

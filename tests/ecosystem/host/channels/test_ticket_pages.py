@@ -160,7 +160,7 @@ def test_one_of_two_is_told_how_many_are_missing(tmp_path: Path) -> None:
     ("request_", "fields", "why"),
     [
         pytest.param({"approvers": (("bob",),), "admitted": (("bob",),)}, {"approver": "eve"},
-                     "`eve` is not among the approvers", id="somebody who may not"),
+                     "`eve` is not among the approvers", id="a person who is not listed"),
         pytest.param({"separation_of_duties": True}, {"approver": "ann"},
                      "`ann` started the run", id="who started the run"),
         pytest.param({"require_signed_approvals": True}, {}, "no valid signature", id="where only signed ones count"),
@@ -291,7 +291,7 @@ def test_a_form_that_is_not_whole_answers_nothing(tmp_path: Path, spoil: dict[st
         pytest.param({"Cookie": ""}, 403, id="another browser"),
         pytest.param({"Cookie": "gert_browser=" + "a" * 32}, 403, id="a cookie that was planted"),
         pytest.param({"Origin": "https://evil.example"}, 403, id="sent by another page"),
-        pytest.param({"Origin": "null"}, 403, id="sent by nobody's page"),
+        pytest.param({"Origin": "null"}, 403, id="sent without an origin"),
         pytest.param({"Origin": "http://127.0.0.1:1"}, 403, id="sent by another server of this machine"),
         pytest.param({"Sec-Fetch-Site": "cross-site"}, 403, id="a browser that says it crosses sites"),
         pytest.param({"Sec-Fetch-Site": "same-site"}, 403, id="from a neighbour"),

@@ -17,7 +17,7 @@ from gert.errors import UsageError
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost:%d\r\n"
 
 
-def test_somebody_is_there(tmp_path: Path) -> None:
+def test_the_server_answers_a_health_check(tmp_path: Path) -> None:
     async def act(house: House) -> None:
         got = await house.ask("GET", "/healthz")
         assert got.status == 200
@@ -121,7 +121,7 @@ def test_two_requests_in_one_are_one(tmp_path: Path) -> None:
     visit(tmp_path, act)
 
 
-def test_whoever_sends_slowly_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_client_that_sends_slowly_does_not_hold_up_others(tmp_path: Path) -> None:
     async def act(house: House) -> None:
         slow = [await asyncio.open_connection("127.0.0.1", house.port) for _ in range(3)]
         for _, writer in slow:
@@ -134,7 +134,7 @@ def test_whoever_sends_slowly_keeps_nobody_waiting(tmp_path: Path) -> None:
     visit(tmp_path, act, limits=Limits(request=0.2))
 
 
-def test_whoever_is_being_answered_when_it_ends_still_gets_the_answer(tmp_path: Path) -> None:
+def test_a_client_that_is_being_answered_when_the_server_ends_still_gets_the_answer(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path) as house:
             form = await house.fill()
@@ -158,7 +158,7 @@ def test_whoever_is_being_answered_when_it_ends_still_gets_the_answer(tmp_path: 
     asyncio.run(run())
 
 
-def test_a_fault_is_told_to_nobody_and_is_never_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_shown_to_no_client_and_never_approves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(house: House) -> None:
         form = await house.fill()
 

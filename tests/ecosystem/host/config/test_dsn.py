@@ -13,13 +13,13 @@ SECRET = "hunter2-secret"
     [
         pytest.param(f"postgresql://kim:{SECRET}@db:5432/runs", "postgresql://kim@db:5432/runs", id="a password"),
         pytest.param(f"postgres://kim:{SECRET}@db/runs", "postgresql://kim@db/runs", id="the short scheme"),
-        pytest.param("postgresql://db/runs", "postgresql://db/runs", id="nobody"),
+        pytest.param("postgresql://db/runs", "postgresql://db/runs", id="no user"),
         pytest.param(
             f"postgresql://kim@/runs?host=/tmp/pg&password={SECRET}&sslmode=require",
             "postgresql://kim@/runs?host=/tmp/pg",
             id="a socket, and a password among the settings",
         ),
-        pytest.param(f"postgresql://:{SECRET}@db/runs", "postgresql://db/runs", id="a password of nobody"),
+        pytest.param(f"postgresql://:{SECRET}@db/runs", "postgresql://db/runs", id="a password without a user"),
         pytest.param(f"postgresql://kim:a@{SECRET}@db/runs", "postgresql://kim@db/runs", id="a password with an @"),
     ],
 )

@@ -162,7 +162,7 @@ def test_it_loosens_nothing_either(place: Place, book: str) -> None:
         pytest.param("typo.yaml", DocumentError, "unknown key", id="a policy with a typo"),
         pytest.param("../p/book.yaml", DocumentError, "expected `policy/v0`", id="a runbook"),
         pytest.param("/dev/null", DocumentError, "not a regular file", id="a device"),
-        pytest.param("~/one.yaml", UsageError, "GERT_POLICY names", id="a tilde nobody expanded"),
+        pytest.param("~/one.yaml", UsageError, "GERT_POLICY names", id="a tilde that is not expanded"),
     ],
 )
 def test_a_floor_that_is_missing_stops_the_run(

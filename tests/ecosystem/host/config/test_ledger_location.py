@@ -40,7 +40,7 @@ def test_how_a_database_is_named(db: str | None, dsn: str | None, name: str, wor
     assert (ledger_name(found), ledger_arguments(found)) == (name, words)
 
 
-def test_nobody_has_to_name_one() -> None:
+def test_a_ledger_need_not_be_named() -> None:
     assert database_for(None, None, {}) is None
     assert ledger_arguments(None) == ""
 

@@ -30,7 +30,7 @@ NAMED = "GERT_TRACE_KEY_PROD_2026"
             {NAMED: PRIVATE, SIGNING: SECRET, LABEL: "prod-2026"}, "prod-2026", PRIVATE, id="the named key wins"
         ),
         pytest.param({NAMED: PRIVATE, SIGNING: SECRET}, "default", SECRET, id="without its label it does not"),
-        pytest.param({NAMED: PRIVATE}, None, None, id="a key nobody named does not sign"),
+        pytest.param({NAMED: PRIVATE}, None, None, id="a key that is not named does not sign"),
     ],
 )
 def test_which_key_signs(environ: dict[str, str], key_id: str | None, text: str | None) -> None:

@@ -74,7 +74,7 @@ def test_what_is_no_step(step: str, program: Program) -> None:
         pytest.param(Recent({"a": 3, "b": 1}), Recent({"a": 1}), id="what the new run counts itself is taken off"),
         pytest.param(Recent({"c": 1}), Recent({"c": 1}), id="others stay"),
         pytest.param(Recent(flaw="no"), Recent(flaw="no"), id="what could not be counted still cannot"),
-        pytest.param(None, None, id="nobody asked"),
+        pytest.param(None, None, id="not counted"),
     ],
 )
 def test_what_is_left_of_the_count(counted: Recent | None, left: Recent | None) -> None:

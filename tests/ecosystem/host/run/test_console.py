@@ -240,7 +240,7 @@ def test_the_echo_is_back_after_a_secret_is_given_up(terminal: Stdin) -> None:
 @pytest.mark.parametrize(
     ("seen", "shown"),
     [
-        pytest.param(True, "ready? \n", id="somebody sees the question"),
+        pytest.param(True, "ready? \n", id="the question is seen"),
         pytest.param(False, "ready? \n", id="the question had a line of its own"),
     ],
 )

@@ -525,7 +525,7 @@ def raising(error: BaseException) -> World:
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        pytest.param(InputError("no such host"), "transport", "no such host", id="a failure somebody foresaw"),
+        pytest.param(InputError("no such host"), "transport", "no such host", id="an expected failure"),
         pytest.param(TraceError("odd"), "transport", "odd", id="even one about traces"),
         pytest.param(ZeroDivisionError("x"), "internal", "ZeroDivisionError: x", id="a bug"),
         pytest.param(KeyError("k"), "internal", "KeyError: 'k'", id="a missing key"),

@@ -175,7 +175,7 @@ def test_a_file_says_who_did_it(tmp_path: Path) -> None:
             ask(),
             "evidence",
             "evidence.yaml: expected text for `by` under `look`, found a list",
-            id="nobody in particular",
+            id="a list of people",
         ),
         pytest.param(
             "other: {}",
@@ -306,7 +306,7 @@ def test_answers_from_a_pipe(question: CollectEvidence, said: bytes, evidence: A
             b"",
             "evidence",
             "no confirmation in step `look`: no answer given; put it under `look` in a file for --evidence",
-            id="nobody confirms",
+            id="not confirmed",
         ),
         pytest.param(
             ask(TEXT, LOG),

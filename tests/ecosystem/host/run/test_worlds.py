@@ -116,10 +116,10 @@ def tags(*words: str) -> frozenset[str]:
         pytest.param(tags("network", "database"), tags(), False, id="an allowed effect and another"),
         pytest.param(tags("unknown"), tags(), False, id="an unknown effect"),
         pytest.param(tags("network", "unknown"), tags(), False, id="an allowed effect and an unknown one"),
-        pytest.param(None, tags(), False, id="effects nobody declared"),
+        pytest.param(None, tags(), False, id="undeclared effects"),
         pytest.param(tags(), tags("db"), False, id="writes without effects"),
         pytest.param(tags("network"), tags("db"), False, id="network, and writes"),
-        pytest.param(None, tags("db"), False, id="effects nobody declared, and writes"),
+        pytest.param(None, tags("db"), False, id="undeclared effects, and writes"),
         pytest.param(tags("unknown"), tags("db"), False, id="an unknown effect, and writes"),
     ],
 )
@@ -305,13 +305,13 @@ def test_what_the_real_world_gives_is_redacted(ask: Request[Any], answer: AnyAns
             call(),
             b"mcp",
             Failure("transport", "the transport `mcp` of the tool `look` is not supported yet"),
-            id="a transport nobody speaks",
+            id="an unknown transport",
         ),
         pytest.param(
             CallExtension(**AT, extension="acme/x", inputs={}, view={}, contract=LOOKS),
             b"stdio",
             Failure("not_found", "there is no runner for the extension `acme/x`"),
-            id="an extension nobody runs",
+            id="an extension without a runner",
         ),
     ],
 )

@@ -66,7 +66,7 @@ def test_policies_decide_where_no_run_has_asked(place: tuple[Bench, Vendor], ver
     assert served.asked == []
 
 
-def test_the_floor_of_the_project_applies_to_whoever_calls(place: tuple[Bench, Vendor]) -> None:
+def test_the_floor_of_the_project_applies_to_every_caller(place: tuple[Bench, Vendor]) -> None:
     made, served = place
     deny = {"rules": [{"writes": ["vendor"], "action": "deny"}]}
     made.write("p.policy.yaml", {"apiVersion": "policy/v0", "meta": {"name": "floor"}, "governance": deny})

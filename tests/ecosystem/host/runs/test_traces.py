@@ -117,9 +117,9 @@ def test_a_chained_notification_may_follow_and_is_outside_the_seal() -> None:
         pytest.param(join(SEALED), KEYS, {}, [], id="signed, with its key"),
         pytest.param(join(SEALED), KEYS, {"key_id": "prod-2026"}, [], id="signed, by the key that is demanded"),
         pytest.param(join(SEALED), KEYS, {"key_id": "shared"}, ["signature", "body"], id="signed by another key"),
-        pytest.param(join(SEALED), Keys(), {}, [], id="signed, and nobody asks"),
+        pytest.param(join(SEALED), Keys(), {}, [], id="signed, and not checked"),
         pytest.param(join(SEALED), Keys(), {"require_signature": True}, ["signature", "body"], id="signed, no key"),
-        pytest.param(join(UNSIGNED), Keys(), {}, [], id="not signed, and nobody asks"),
+        pytest.param(join(UNSIGNED), Keys(), {}, [], id="not signed, and not checked"),
         pytest.param(join(UNSIGNED), KEYS, {}, ["signature", "body"], id="not signed, and keys are held"),
         pytest.param(join(UNSIGNED), Keys(), {"key_id": "x"}, ["signature", "body"], id="not signed, a key is named"),
         pytest.param(

@@ -146,7 +146,7 @@ def test_a_runbook_that_is_not_valid_is_an_error(place: Place) -> None:
         ReplayedRunbook(place.file, ENVIRON)
 
 
-def test_a_scenario_nobody_has_is_a_wrong_call(place: Place) -> None:
+def test_an_unknown_scenario_is_a_usage_error(place: Place) -> None:
     with pytest.raises(UsageError, match="there is no scenario"):
         select_scenarios(place.file, ["nobody"], include_archived=False)
 

@@ -198,7 +198,7 @@ def test_stubs_are_valid_for_every_runbook() -> None:
         ({"type": "string", "description": "x: {y}\n# z\x07"}, ""),
     ],
 )
-def test_an_input_is_given_a_value_that_fits_or_left_to_whoever_knows(
+def test_an_input_is_given_a_value_that_fits_or_left_to_the_author(
     place: Place, block: dict[str, Any], value: Any
 ) -> None:
     document = yaml.safe_load(BOOK)

@@ -84,7 +84,7 @@ def test_only_what_changes_changes(changes: dict[str, Any], before: str, after: 
         pytest.param("a:\n- x\n# y\n- z\nb: 1\n", {"a": None}, "b: 1\n", id="a list that is not indented"),
         pytest.param("a:\nb: 1\n", {"a": 2}, "a: 2\nb: 1\n", id="a key without a value"),
         pytest.param("'a b': 1\n\"c\": 2\n", {"a b": 3, "c": 4}, "a b: 3\nc: 4\n", id="keys in quotes"),
-        pytest.param("a: &x 1\nb: *x\n", {"c": 2}, "a: &x 1\nb: *x\nc: 2\n", id="anchors nobody touches"),
+        pytest.param("a: &x 1\nb: *x\n", {"c": 2}, "a: &x 1\nb: *x\nc: 2\n", id="anchors that are not touched"),
         pytest.param("é: 🙂\nb: ß # ü\n", {"b": "x"}, "é: 🙂\nb: x # ü\n", id="letters of all kinds"),
         pytest.param("a: {x: 1} # y\n", {"a": {"x": 2}}, "a: # y\n  x: 2\n", id="a map in braces"),
     ],

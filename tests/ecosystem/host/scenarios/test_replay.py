@@ -64,7 +64,7 @@ def test_what_a_replay_led_to(tmp_path: Path) -> None:
     assert (ran.seen.outputs["x"], ran.seen.by_step["a"]["x"]) == ("2", "1")
 
 
-def test_what_was_missing_and_what_nobody_asked_for(tmp_path: Path) -> None:
+def test_missing_and_unused_answers_are_reported(tmp_path: Path) -> None:
     responses = {"a": [{"stdout": "x=1"}] * 2, "c": {"stdout": "x=3"}}
     steps = (call("a"), call("b", continue_on_fail=True), call("c", when="{{ false }}"))
     ran = replayed(book(tmp_path, *steps, tool_responses=responses))

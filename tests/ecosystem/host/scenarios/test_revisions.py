@@ -208,7 +208,7 @@ def test_a_hook_does_not_lead_git_to_another_repository(repository: Repository, 
         assert Path(taken.runbook).read_text() == "a: mine\n"
 
 
-def test_a_project_around_the_temporary_folder_is_nobodys_floor(
+def test_a_project_around_the_temporary_folder_is_no_floor(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.write(a="a: 1\n")

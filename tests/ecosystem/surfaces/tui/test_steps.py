@@ -7,23 +7,10 @@ import pytest
 from gert import run
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.surfaces.tui.status_line import RunState
-from gert.ecosystem.surfaces.tui.steps import StepTree, ancestors
+from gert.ecosystem.surfaces.tui.steps import StepTree
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import to_data
-
-
-@pytest.mark.parametrize(
-    ("path", "around"),
-    [
-        ("a", []),
-        ("a/b/c", ["a", "a/b"]),
-        ("loop[3]/x", ["loop", "loop[3]"]),
-        ("loop[3]", ["loop"]),
-    ],
-)
-def test_what_lies_around_a_path(path: str, around: list[str]) -> None:
-    assert list(ancestors(path)) == around
 
 
 def test_lanes_loops_and_arms_are_nested_as_they_ran(tmp_path: Path) -> None:

@@ -146,7 +146,9 @@ class TestFinding:
             pytest.param("192.168.100.200:8080", id="an address of a machine"),
             pytest.param("user@host", id="no domain"),
             pytest.param("@mention and a@", id="no address"),
-            pytest.param("000-12-3456 666-12-3456 912-34-5678 123-00-6789 123-45-0000", id="nobody has these numbers"),
+            pytest.param(
+                "000-12-3456 666-12-3456 912-34-5678 123-00-6789 123-45-0000", id="numbers that are never issued"
+            ),
             pytest.param("1+1, +1 and +123", id="too short to call"),
             pytest.param("version 1.2.3-4567", id="a version"),
             pytest.param("[EMAIL_1] [PHONE_2] [CARD_3]", id="placeholders"),

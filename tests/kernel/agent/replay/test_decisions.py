@@ -36,7 +36,7 @@ MODEL = [
         pytest.param([call(2, word)], NONE, Request(2, ()), id=f"{word}: ask again")
         for word in ("failed", "timeout", "cancelled", "abandoned")
     ),
-    pytest.param([call(2, "open")], NONE, Request(2, (call(2, "open"),)), id="nobody waits: abandoned, ask again"),
+    pytest.param([call(2, "open")], NONE, Request(2, (call(2, "open"),)), id="not under way: abandoned, ask again"),
     pytest.param([call(2, "open")], frozenset({2}), Wait(call(2, "open")), id="under way: wait"),
     pytest.param(
         [call(4, "open"), call(2, "open")],

@@ -228,9 +228,7 @@ def test_what_is_no_event_of_an_agent_is_refused(line: bytes, why: str) -> None:
         pytest.param({"kind": "run_started"}, "expected a payload of an agent event, found a `dict`", id="a mapping"),
         pytest.param(None, "found a `NoneType`", id="nothing"),
         pytest.param(ChatMessage(role="user", content="x"), "found a `ChatMessage`", id="another model"),
-        pytest.param(
-            type("Mine", (RunStartedPayload,), {})(), "found a `Mine`", id="a class of somebody else's that adds fields"
-        ),
+        pytest.param(type("Mine", (RunStartedPayload,), {})(), "found a `Mine`", id="a subclass that adds fields"),
     ],
 )
 def test_what_the_ledger_cannot_write_is_refused(payload: Any, why: str) -> None:

@@ -10,6 +10,7 @@ from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.models.prices import Price
 from gert.ecosystem.process.environment import started_by
 from gert.ecosystem.tools.functions import LocalToolRegistry
+from gert.errors import UsageError
 from gert.kernel.agent.api.kernel import AgentKernel
 from gert.kernel.agent.middleware.base import KernelMiddleware
 from gert.kernel.agent.middleware.capabilities import CapabilityGuardMiddleware
@@ -38,7 +39,9 @@ class Pack(Protocol):
     def secret_variables(self) -> frozenset[str]:
         """The variables that hold secrets of the tools."""
 
-    def register(self, port: ToolPort, lock: asyncio.Lock, database: Database | None, hidden: frozenset[str]) -> None:
+    def register(
+        self, port: LocalToolRegistry, lock: asyncio.Lock, database: Database | None, hidden: frozenset[str]
+    ) -> None:
         """Register the tools; those that a rule serializes take turns with `lock`.
 
         database: the ledger of the kernel's runs, where other processes can open it
@@ -130,6 +133,8 @@ class ArtanaKernel(AgentKernel):
         turns = asyncio.Lock()
         hidden = frozenset[str]().union(*(pack.secret_variables for pack in packs))
         for pack in packs:
+            if not isinstance(tool_port, LocalToolRegistry):
+                raise UsageError("packs need a LocalToolRegistry", hint="leave `tool_port` out")
             pack.register(tool_port, turns, getattr(store, "database", None), hidden)
 
     async def close(self) -> None:

@@ -28,7 +28,7 @@ from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.errors import DocumentError, GertError, InputError, ToolPermanentError, ToolSuspended, UsageError
 from gert.kernel.agent.middleware.base import PreparedToolRequest
 from gert.kernel.agent.middleware.conditions import Conditions
-from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionResult, ToolPort
+from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionResult
 from gert.kernel.agent.types.api import TenantContext
 from gert.kernel.engine.inputs import PROMPT, GivenInput
 from gert.kernel.engine.run import secret_names
@@ -122,28 +122,21 @@ class RunbookTool:
         self._open: dict[str, RunbookRun] = {}
 
     def register(
-        self,
-        port: ToolPort,
-        lock: asyncio.Lock,
-        database: Database | None = None,
-        hidden: frozenset[str] = frozenset(),
+        self, port: LocalToolRegistry, lock: asyncio.Lock, database: Database | None, hidden: frozenset[str]
     ) -> None:
         """Register the tool; the kernel calls this. Runs that a rule serializes take turns with `lock`.
 
         hidden: the variables that hold secrets of other packs
         """
         self._hide(hidden)
-        if not isinstance(port, LocalToolRegistry):
-            raise UsageError("runbooks need a LocalToolRegistry", hint="leave `tool_port` out")
         own = ledger_of(self._state)
         self._database = self._database or database or own
         place = place_of(self._database) if self._database != own else {"state_dir": self._state}
         self._options = msgspec.structs.replace(self._options, **place)
-        turns = lock if self.decision.serialize else None
+        turn: AbstractAsyncContextManager[Any] = lock if self.decision.serialize else nullcontext()
         model = input_model(self.name, _arguments(self._runbook))
 
         async def call(arguments: Any, artana_context: ToolExecutionContext) -> ToolExecutionResult:
-            turn: AbstractAsyncContextManager[Any] = turns if turns is not None else nullcontext()
             async with turn:
                 return await self._call(arguments, artana_context)
 

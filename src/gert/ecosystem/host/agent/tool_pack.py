@@ -30,7 +30,7 @@ from gert.errors import (
     ToolUnknownOutcomeError,
     UsageError,
 )
-from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolPort
+from gert.kernel.agent.ports.tool import ToolExecutionContext
 from gert.kernel.agent.safety.approvals import CallDetails, ProgramPlace
 from gert.kernel.agent.safety.records import Call
 from gert.kernel.engine.inputs import ResolvedInputs, binding_refusal
@@ -115,18 +115,12 @@ class ToolPack:
         self.middleware = PolicyFileMiddleware(self.decisions, self._prepared.groups, self._details)
 
     def register(
-        self,
-        port: ToolPort,
-        lock: asyncio.Lock,
-        database: Database | None = None,
-        hidden: frozenset[str] = frozenset(),
+        self, port: LocalToolRegistry, lock: asyncio.Lock, database: Database | None, hidden: frozenset[str]
     ) -> None:
         """Register the tools; the kernel calls this. Tools that a rule serializes take turns with `lock`.
 
         hidden: the variables that hold secrets of other packs
         """
-        if not isinstance(port, LocalToolRegistry):
-            raise UsageError("tool packs need a LocalToolRegistry", hint="leave `tool_port` out")
         # Executions of skills are recorded in the ledger of the agent.
         self._prepared.database = self._prepared.database or database
         self._prepared.hidden |= hidden
@@ -134,7 +128,7 @@ class ToolPack:
         self._calls = _RunCallers(self._prepared, self._inputs, self._redactor)
         self._skills = self._skill_calls()
         for name, action in self._actions.items():
-            self._register(port, name, action, lock if self.decisions[name].serialize else None)
+            self._register(port, name, action, lock if self.decisions[name].serialize else nullcontext())
 
     async def close(self) -> None:
         """Stop the servers of the tools; the kernel calls this."""
@@ -157,7 +151,9 @@ class ToolPack:
     def _contract(self, action: str) -> Contract:
         return self._prepared.program.contract_of_action(self._tool, self._tool.actions[action])
 
-    def _register(self, port: LocalToolRegistry, name: str, action: str, lock: asyncio.Lock | None) -> None:
+    def _register(
+        self, port: LocalToolRegistry, name: str, action: str, turn: AbstractAsyncContextManager[Any]
+    ) -> None:
         contract, block = self._contract(action), self._tool.actions[action]
         for each, parameter in contract.inputs.items():
             if parameter.secret and parameter.must_be_given and each not in self._inputs.secrets:
@@ -166,7 +162,6 @@ class ToolPack:
         model = input_model(name, contract.inputs)
 
         async def call(arguments: Any, artana_context: ToolExecutionContext) -> Any:
-            turn: AbstractAsyncContextManager[Any] = lock if lock is not None else nullcontext()
             async with turn:
                 return await self._call(action, contract, arguments, artana_context)
 

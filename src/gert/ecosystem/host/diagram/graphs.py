@@ -102,8 +102,7 @@ def mermaid(outline: Outline) -> Iterator[str]:
     is_boxed = any(edge.is_jump for edge in graph.edges) and any(block.is_box for block in graph.blocks)
     if not is_boxed:
         yield f"  {_START}{name}"
-    yield from _mermaid_blocks((*outline.blocks, *outline.finally_), graph, "  ")
-    yield from _mermaid_end(_FINALLY, graph, "  ")
+    yield from _mermaid_blocks((*outline.blocks, *outline.finally_), graph, "  ", _FINALLY)
     if is_boxed:
         yield from (f'  subgraph {_START}[" "]', f"    {_START}_name{name}", "  end")
         yield f"  style {_START} fill:none,stroke:none"
@@ -117,7 +116,7 @@ def mermaid(outline: Outline) -> Iterator[str]:
     yield from _mermaid_classes(graph)
 
 
-def _mermaid_blocks(blocks: tuple[Block, ...], graph: Graph, indent: str) -> Iterator[str]:
+def _mermaid_blocks(blocks: tuple[Block, ...], graph: Graph, indent: str, lane: str = "") -> Iterator[str]:
     for block in blocks:
         lines = [_quoted(line) for line in label_lines(block)]
         if not block.is_box:
@@ -131,19 +130,14 @@ def _mermaid_blocks(blocks: tuple[Block, ...], graph: Graph, indent: str) -> Ite
         # Mermaid puts the last box first.
         for name, arm in reversed(list(lanes(block))):
             if not arm.label:
-                yield from _mermaid_blocks(arm.blocks, graph, f"{indent}  ")
-                yield from _mermaid_end(name, graph, f"{indent}  ")
-            else:
-                yield from (f'{indent}  subgraph {name}["{_quoted(arm.label)}"]', f"{indent}    direction TB")
-                yield from _mermaid_blocks(arm.blocks, graph, f"{indent}    ")
-                yield from _mermaid_end(name, graph, f"{indent}    ")
-                yield f"{indent}  end"
+                yield from _mermaid_blocks(arm.blocks, graph, f"{indent}  ", name)
+                continue
+            yield from (f'{indent}  subgraph {name}["{_quoted(arm.label)}"]', f"{indent}    direction TB")
+            yield from _mermaid_blocks(arm.blocks, graph, f"{indent}    ", name)
+            yield f"{indent}  end"
         yield f"{indent}end"
-
-
-def _mermaid_end(name: str, graph: Graph, indent: str) -> Iterator[str]:
-    if name in graph.joins:
-        yield f'{indent}{name}_end(("done"))'
+    if lane in graph.joins:
+        yield f'{indent}{lane}_end(("done"))'
 
 
 def _mermaid_classes(graph: Graph) -> Iterator[str]:
@@ -175,8 +169,7 @@ def dot(outline: Outline) -> Iterator[str]:
         'edge [fontname="sans-serif", fontsize=10]; graph [fontname="sans-serif", fontsize=12];'
     )
     yield f"  {_START} [shape=oval, label={_dot_text(outline.name)}];"
-    yield from _dot_blocks((*outline.blocks, *outline.finally_), graph, "  ")
-    yield from _dot_end(_FINALLY, graph, "  ")
+    yield from _dot_blocks((*outline.blocks, *outline.finally_), graph, "  ", _FINALLY)
     for edge in graph.edges:
         words = [f"label={_dot_text(edge.label)}"] if edge.label else []
         if is_run and not edge.is_taken:
@@ -226,7 +219,7 @@ def _last_nodes(block: Block, graph: Graph) -> Iterator[str]:
             yield block.id
 
 
-def _dot_blocks(blocks: tuple[Block, ...], graph: Graph, indent: str) -> Iterator[str]:
+def _dot_blocks(blocks: tuple[Block, ...], graph: Graph, indent: str, lane: str = "") -> Iterator[str]:
     for block in blocks:
         label = f"label={_dot_text(chr(10).join(label_lines(block)))}"
         ink = f'fontcolor="{FAINT}"'
@@ -244,20 +237,14 @@ def _dot_blocks(blocks: tuple[Block, ...], graph: Graph, indent: str) -> Iterato
         yield f'{indent}  {label}; style=dashed; color="{FAINT}";{"" if block.is_reached else f" {ink};"}'
         for name, arm in lanes(block):
             if not arm.label:
-                yield from _dot_blocks(arm.blocks, graph, f"{indent}  ")
-                yield from _dot_end(name, graph, f"{indent}  ")
-            else:
-                yield f"{indent}  subgraph cluster_{name} {{"
-                yield f"{indent}    label={_dot_text(arm.label)};"
-                yield from _dot_blocks(arm.blocks, graph, f"{indent}    ")
-                yield from _dot_end(name, graph, f"{indent}    ")
-                yield f"{indent}  }}"
+                yield from _dot_blocks(arm.blocks, graph, f"{indent}  ", name)
+                continue
+            yield from (f"{indent}  subgraph cluster_{name} {{", f"{indent}    label={_dot_text(arm.label)};")
+            yield from _dot_blocks(arm.blocks, graph, f"{indent}    ", name)
+            yield f"{indent}  }}"
         yield f"{indent}}}"
-
-
-def _dot_end(name: str, graph: Graph, indent: str) -> Iterator[str]:
-    if name in graph.joins:
-        yield f'{indent}{name}_end [label="done", shape=oval, fontsize=10];'
+    if lane in graph.joins:
+        yield f'{indent}{lane}_end [label="done", shape=oval, fontsize=10];'
 
 
 def label_lines(block: Block) -> list[str]:

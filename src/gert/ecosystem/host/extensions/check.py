@@ -19,6 +19,7 @@ from gert.ecosystem.tools.runners import Runners, program_name
 from gert.errors import InputError, RpcError, RpcFault, RpcLost
 from gert.kernel.engine.clock import format_seconds
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.redaction import Redactor
 
 Status: TypeAlias = Literal["passed", "failed", "warning", "skipped"]
@@ -190,7 +191,7 @@ class RunnerCheck:
     async def _execute(self) -> str:
         self._first = await self._executed()
         outputs, code, _ = self._first
-        named = ", ".join(f"`{name}`" for name in outputs) or "no outputs"
+        named = listing(outputs) or "no outputs"
         return f"`execute` was answered with {named} and exit code {code}"
 
     async def _execute_again(self) -> str:

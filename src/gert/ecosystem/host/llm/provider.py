@@ -12,6 +12,7 @@ import msgspec
 
 from gert.ecosystem.host.llm.offline import echo, load_script, scripted
 from gert.errors import InputError, UsageError
+from gert.kernel.foundation.names import listing
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -165,6 +166,6 @@ def port_of(
     if provider == "auto":
         return RoutingModelPort(ports=vendors, environ=environ)
     if provider not in vendors:
-        known = ", ".join(f"`{name}`" for name in ("auto", *vendors, "echo", "script:FILE"))
+        known = listing(("auto", *vendors, "echo", "script:FILE"))
         raise UsageError(f"`{provider}` is not a provider", hint=f"one of {known}, or a URL")
     return vendors[provider]

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.host.llm.items import Statement, latest, statements_of
+from gert.kernel.foundation.names import listing
 
 CONSENSUS: Final = "consensus"
 NO_WINNER: Final = "no_winner"
@@ -51,7 +52,7 @@ def merge(inputs: Mapping[str, Any]) -> dict[str, Any]:
     distinct = {name: _distinct(values) for name, values in given.items()}
     differing = [name for name in fields if len(distinct[name]) > 1]
     common = {name: max(distinct[name], key=given[name].count) for name in fields}
-    differ = f"; they differ in {', '.join(f'`{name}`' for name in differing)}" if differing else ""
+    differ = f"; they differ in {listing(differing)}" if differing else ""
     return {
         "decision": NO_WINNER if differing else CONSENSUS,
         "winner": "",

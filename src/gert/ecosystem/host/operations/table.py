@@ -10,6 +10,7 @@ from gert.ecosystem.host.operations import documents, runs
 from gert.ecosystem.host.operations.access import Access, Refused
 from gert.ecosystem.host.shapes.schema import schema_for
 from gert.errors import Busy, DocumentError, GertError, InDoubt, IntegrityError, Unavailable, UsageError
+from gert.kernel.foundation.names import listing
 
 
 class Operation(NamedTuple):
@@ -115,7 +116,7 @@ def read_params(operation: Operation, arguments: Mapping[str, Any]) -> Any:
         field = where.strip("`").removeprefix("$.") or None
         choices = operation.input_schema["properties"].get(field, {}).get("enum")
         if choices:  # without the value, which may be a secret in the wrong place
-            message = f"expected one of {', '.join(f'`{each}`' for each in choices)}"
+            message = f"expected one of {listing(choices)}"
         raise Refused("invalid_arguments", message[:1].lower() + message[1:], field=field) from None
 
 

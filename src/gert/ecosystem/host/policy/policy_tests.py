@@ -15,7 +15,7 @@ from gert.ecosystem.host.config.policies import PolicySource, read_policies, req
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.scenarios.suite import Tested
 from gert.errors import DocumentError, GertError, UsageError
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.governance.contract import END_CONTRACT, Contract, resolve
 from gert.kernel.governance.rules import Policy
 from gert.kernel.governance.tighten import relaxations
@@ -157,7 +157,7 @@ class PolicySuite:
 def _action(checked: Checked, case: PolicyCaseBlock, tool: Tool) -> ActionBlock:
     if case.action is None and len(tool.actions) == 1:
         return next(iter(tool.actions.values()))
-    known = ", ".join(f"`{name}`" for name in tool.actions)
+    known = listing(tool.actions)
     if case.action is None:
         where = _place(checked, case.at("tool"))
         raise DocumentError(f"{where}: the tool `{tool.meta.name}` has several actions", hint=f"name one of {known}")

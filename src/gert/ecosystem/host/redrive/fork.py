@@ -30,7 +30,7 @@ from gert.kernel.events.runbook import (
     StepRetry,
     StepStart,
 )
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.foundation.text import path_text
 from gert.kernel.runbook.program import Program
 
@@ -77,7 +77,7 @@ class StepName:
             self._segments = ()
         name = self._segments[0].name if self._segments else text.partition("[")[0]
         if len(self._segments) < _PATH and "/" not in name and name not in ids and "#" not in text:
-            known = ", ".join(f"`{each}`" for each in sorted(ids)[:_MOST_NAMED])
+            known = listing(sorted(ids), _MOST_NAMED)
             raise UsageError(
                 f"the runbook has no step `{name}`", hint=suggestion(name, sorted(ids)) or f"it has {known}"
             )

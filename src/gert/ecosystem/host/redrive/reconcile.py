@@ -19,6 +19,7 @@ from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.path import named
 from gert.kernel.events.runbook import Failure, StepReconciled
 from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.text import path_text, printable
 from gert.kernel.governance.parameter import Parameter
@@ -114,7 +115,7 @@ def _secret(ask: Call) -> dict[str, Any]:
 def _fitting(ask: Call, output: str, value: str) -> Any:
     parameter = ask.contract.outputs.get(output)
     if parameter is None:
-        listed = ", ".join(f"`{name}`" for name in ask.contract.outputs) or "no outputs"
+        listed = listing(ask.contract.outputs) or "no outputs"
         raise UsageError(f"`{path_text(ask.path)}` has no output `{output}`", hint=f"its contract declares {listed}")
     try:
         return fit(value, parameter)
@@ -225,13 +226,13 @@ def _one(name: str, paths: list[str]) -> str:
     """The only path that a name means."""
     if len(paths) > 1:
         # As recorded: two paths may read the same.
-        listed = ", ".join(f"`{path}`" for path in paths[:_MOST_NAMED])
+        listed = listing(paths, _MOST_NAMED)
         raise UsageError(f"`{name}` names {len(paths)} calls without a result", hint=f"name one of {listed}")
     return paths[0]
 
 
 def _listed(paths: Iterable[str]) -> str:
-    return ", ".join(f"`{path_text(path)}`" for path in paths)
+    return listing(map(path_text, paths))
 
 
 class Reconciled:

@@ -34,6 +34,7 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import GivenInput, ResolvedInputs
 from gert.kernel.engine.requests import CallExtension, CallTool, Emit
 from gert.kernel.events.runbook import Recent, RunForked
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.text import path_text
 from gert.kernel.ledger.record import Head
@@ -171,7 +172,7 @@ def _require_no_doubt(fork: Fork, step: StepName) -> None:
         ask.path for ask in fork.beside if isinstance(ask, CallTool | CallExtension) and not ask.contract.idempotent
     ]
     if doubtful:
-        listed = ", ".join(f"`{path_text(path)}`" for path in doubtful)
+        listed = listing(map(path_text, doubtful))
         raise InDoubt(
             f"{listed} would be called beside `{step.text}`, and the outcome of the first call is unknown",
             hint="name the block around both with --from, or resume the run itself: `gert resume`",

@@ -56,6 +56,7 @@ from gert.kernel.engine.requests import AwaitApproval, CallExtension, CallTool, 
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
 from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.text import path_text
 from gert.kernel.ledger.port import Ledger
@@ -237,7 +238,7 @@ def _go_live(
         if options.ticket is not None and options.ticket not in waited:
             raise UsageError(
                 f"the run does not wait for the ticket `{options.ticket}`",
-                hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
+                hint=f"it waits for {listing(waited)}" if waited else None,
             )
         if not options.allow_running:
             require_ended(run_id, announced, lines)

@@ -16,6 +16,7 @@ from gert.ecosystem.runners.sandbox import ENFORCED, probe
 from gert.ecosystem.runners.seccomp import sandbox_filter
 from gert.ecosystem.runners.wire import tls_context
 from gert.errors import GertError
+from gert.kernel.foundation.names import listing
 from gert.kernel.runbook.documents.runner import RunnerBlock
 
 
@@ -77,7 +78,7 @@ def _verify_key(project: RunnerProject) -> str:
     keys = plan_keys(project.environ)
     if not len(keys):
         raise GertError("no key to verify plans with: set GERT_PLAN_VERIFY_KEY or GERT_PLAN_VERIFY_KEY_FILE")
-    return f"plans are verified with {', '.join(f'`{key.id}`' for key in keys)}"
+    return f"plans are verified with {listing(key.id for key in keys)}"
 
 
 def _runner(runner: RunnerBlock) -> str:

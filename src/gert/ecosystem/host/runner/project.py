@@ -15,6 +15,7 @@ from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.errors import InputError, Refused
 from gert.kernel.engine.inputs import fit
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.governance.contract import resolve
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.document import load
@@ -79,8 +80,6 @@ class RunnerProject:
         """A valid skill; Refused where there is none."""
         lookup = self.skills.get(skill_id)
         if lookup is None:
-            from gert.kernel.foundation.names import suggestion
-
             hint = suggestion(skill_id, self.skills) or "`gert skill list` shows the skills there are"
             raise Refused("skill/absent", f"there is no skill `{skill_id}`", hint=hint)
         if lookup.skill is None:
@@ -103,7 +102,7 @@ def fitted_inputs(skill: Skill, given: Mapping[str, Any]) -> dict[str, Any]:
     declared = resolve(skill.contract.declared()).inputs
     unknown = sorted(given.keys() - declared.keys())
     if unknown:
-        listed = ", ".join(f"`{name}`" for name in declared)
+        listed = listing(declared)
         raise InputError(f"the skill `{skill.id}` has no input `{unknown[0]}`", hint=f"its inputs are {listed}")
     found: dict[str, Any] = {}
     for name, parameter in declared.items():

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gert.errors import GertError, UsageError
-from gert.kernel.foundation.names import is_run_id
+from gert.kernel.foundation.names import is_run_id, listing
 from gert.kernel.foundation.text import printable
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import RunFilter
@@ -31,7 +31,7 @@ async def find_run(ledger: Ledger, named: str, place: str) -> str:
     if not found:
         raise no_such_run(named, place)
     count = len(found) if len(found) <= _MOST_NAMED else f"more than {_MOST_NAMED}"
-    listed = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
+    listed = listing(found[:_MOST_NAMED])
     raise UsageError(f"`{named}` matches {count} runs", hint=f"write more of the id: {listed}")
 
 

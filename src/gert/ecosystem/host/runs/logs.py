@@ -12,7 +12,7 @@ from gert.errors import TraceError, UsageError
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.path import is_named, lineage, split
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, listing
 from gert.kernel.foundation.text import path_text, printable
 from gert.kernel.ledger.record import Output
 
@@ -83,7 +83,7 @@ class Logs:
                     last = path[path.rfind("/") + 1 :]
                     known.update(dict.fromkeys((path_text(path), path_text(last), split(last)[0].name)))
         guess = did_you_mean(self._step, known)
-        named = ", ".join(f"`{path}`" for path in list(known)[:_MOST_NAMED])
+        named = listing(list(known)[:_MOST_NAMED])
         raise UsageError(
             f"run `{self._run_id}` has not run a step `{printable(self._step)}`",
             hint=f"did you mean `{guess}`?" if guess else f"it has run {named or 'no step'}",

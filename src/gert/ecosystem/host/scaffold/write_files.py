@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from gert.errors import UsageError
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.text import os_reason
 
 _MAX_LISTED: Final = 20
@@ -60,10 +61,10 @@ def _blocked(root: str, paths: Iterable[str]) -> Iterable[str]:
 
 
 def _in_the_way(root: str, paths: list[str], *, can_force: bool) -> UsageError:
-    listed = ", ".join(f"`{path}`" for path in paths[:_MAX_LISTED])
-    more = f" and {len(paths) - _MAX_LISTED} more" if len(paths) > _MAX_LISTED else ""
     hint = "pass --force to replace them" if can_force else "move them, or choose another folder"
-    return UsageError(f"these files already exist in `{root}`: {listed}{more}; nothing was written", hint=hint)
+    return UsageError(
+        f"these files already exist in `{root}`: {listing(paths, _MAX_LISTED)}; nothing was written", hint=hint
+    )
 
 
 class _Transaction:

@@ -23,7 +23,7 @@ from gert.ecosystem.host.scenarios.folders import (
 )
 from gert.ecosystem.host.scenarios.record_scenario import X_RECORDED, recorded_from, write_folder
 from gert.errors import DocumentError, GertError, UsageError
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.changes import Ending
@@ -113,8 +113,8 @@ def locate(named: str, runbook: str | None = None) -> Folder:
             hint=suggestion(named, (each.name for each in found)) or "list the scenarios with `gert scenario list`",
         )
     if len(known) > 1:
-        listed = ", ".join(f"`{each.path}`" for each in known[:10])
-        raise UsageError(f"several scenarios are named `{named}`", hint=f"pass the folder: {listed}")
+        folders = listing((each.path for each in known), 10)
+        raise UsageError(f"several scenarios are named `{named}`", hint=f"pass the folder: {folders}")
     return known[0]
 
 

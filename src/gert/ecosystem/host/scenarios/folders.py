@@ -17,7 +17,7 @@ from gert.ecosystem.host.config.files import (
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, UsageError
-from gert.kernel.foundation.names import is_safe_name, suggestion
+from gert.kernel.foundation.names import is_safe_name, listing, suggestion
 from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -129,7 +129,7 @@ def find_scenario(runbook: str, named: str) -> Folder:
     folder = os.path.dirname(named) if os.path.basename(named) == SCENARIO_FILE else named
     if is_file(os.path.join(folder, SCENARIO_FILE)):
         return Folder(os.path.normpath(folder), runbook)
-    listed = f"there are {', '.join(f'`{name}`' for name in known)}" if known else "the runbook has no scenarios yet"
+    listed = f"there are {listing(known)}" if known else "the runbook has no scenarios yet"
     raise UsageError(f"there is no scenario `{named}`", hint=suggestion(named, known) or listed)
 
 

@@ -19,6 +19,7 @@ from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find_scenarios
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.ecosystem.host.shapes.documents import TestReport
 from gert.errors import GertError
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.scenario.coverage import Coverage, CoverageReport
 from gert.kernel.scenario.expect import Difference, differences
@@ -280,14 +281,9 @@ def _notes(loaded: Loaded, ran: Replayed) -> Iterator[str]:
     if loaded.expected is None:
         yield f"there is no `{os.path.basename(loaded.folder.test)}`: only checked that the run completes"
     if ran.approved_by_default:
-        yield f"approved by default, because the scenario has no answer: {_listed(ran.approved_by_default)}"
+        yield f"approved by default, because the scenario has no answer: {listing(ran.approved_by_default, 5)}"
     if ran.unused:
-        yield f"unused answers: {_listed(ran.unused)}"
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+        yield f"unused answers: {listing(ran.unused, 5)}"
 
 
 def _updates(loaded: Loaded, ran: Replayed) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from gert.kernel.engine.inputs import GivenInput, fit
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, listing
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.command import masked_call
@@ -133,7 +133,7 @@ def _action(found: FoundTool, name: str | None) -> ToolAction:
         return next(iter(actions.values()))
     if name is None or name not in actions:
         guess = did_you_mean(name, actions) if name is not None else None
-        listed = ", ".join(f"`{each}`" for each in actions)
+        listed = listing(actions)
         what = f"the tool `{found.name}` has no action `{name}`" if name is not None else "expected an action"
         raise UsageError(what, hint=f"did you mean `{guess}`?" if guess else f"it has {listed}")
     return actions[name]
@@ -145,7 +145,7 @@ def _runbook(found: FoundTool, action: ToolAction, given: Mapping[str, GivenInpu
     for name in given:
         if name not in declared:
             guess = did_you_mean(name, declared)
-            known = ", ".join(f"`{each}`" for each in declared) or "none"
+            known = listing(declared) or "none"
             raise UsageError(
                 f"the action `{action.name}` has no input `{name}`",
                 hint=f"did you mean `{guess}`?" if guess else f"its inputs: {known}",
@@ -271,7 +271,7 @@ def _printed(run_id: str, found_tool: FoundTool, options: TryOptions, environ: M
 
 
 def _listed(names: list[str]) -> str:
-    return f"the input{'s' if len(names) > 1 else ''} {', '.join(f'`{name}`' for name in names)}"
+    return f"the input{'s' if len(names) > 1 else ''} {listing(names)}"
 
 
 class _Seen(SilentObserver):

@@ -14,6 +14,7 @@ import msgspec
 from gert.ecosystem.inputs.vendors.rest import Rest, VendorError
 from gert.ecosystem.inputs.vendors.serve import Field, Resolved, by_record, serve, settings_as, variable
 from gert.errors import InputError
+from gert.kernel.foundation.names import listing
 
 _TABLE: Final = re.compile(r"[a-z0-9_]{1,80}")
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -66,7 +67,7 @@ class ServiceNow:
         """The fields of one of the records that the settings name."""
         record = self._config.records.get(name)
         if record is None:
-            known = ", ".join(f"`{each}`" for each in self._config.records)
+            known = listing(self._config.records)
             raise VendorError(f"the settings name no record `{name}`; known: {known or 'none'}")
         for each in fields:
             if each.path and not _PATH.fullmatch(each.path):

@@ -28,6 +28,7 @@ from gert.ecosystem.host.operations.table import OPERATIONS, Operation, as_refus
 from gert.ecosystem.surfaces.mcp.published import Published
 from gert.ecosystem.surfaces.mcp.results import refusal, result_of, without_hidden
 from gert.errors import GertError
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.text import plain_line
 from gert.kernel.governance.parameter_schema import parameter_schema
 
@@ -152,7 +153,7 @@ class Tools:
             # On the stream of this very request: another one may not be open, and the question would be lost.
             answer = await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
         if answer is None or answer.action != "accept" or not answer.content:
-            named = ", ".join(f"`{name}`" for name in missing)
+            named = listing(missing)
             raise Refused("invalid_inputs", f"no value for {named}", field="vars", hint="pass them in `vars`")
         given = {name: value for name, value in answer.content.items() if name in missing}
         return {**arguments, "vars": {**said.vars, **given}}

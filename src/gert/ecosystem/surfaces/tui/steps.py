@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, parse_timestamp
-from gert.kernel.events.path import child, split
+from gert.kernel.events.path import ancestors, child, split
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.text import one_line, path_text
 from gert.kernel.runbook.documents.steps import BranchStep, GroupStep, ParallelStep, RepeatStep, Step
@@ -212,7 +212,7 @@ class StepTree:
         if found is not None:
             return found
         parent = self.root
-        for outer in ancestors(path):
+        for outer in reversed(list(ancestors(path))):
             parent = self.nodes.get(outer) or self._attach(outer, parent)
         return self._attach(path, parent)
 
@@ -240,13 +240,6 @@ class StepTree:
     def waiting(self) -> list[Node]:
         """The steps that wait for a person."""
         return [node for node in self.open.values() if node.status == "waiting"]
-
-
-def ancestors(path: str) -> Iterator[str]:
-    """The paths around a path, the outermost first; an iteration is inside its loop."""
-    for index, letter in enumerate(path):
-        if letter == "/" or (letter == "[" and index):
-            yield path[:index]
 
 
 def _name(path: str) -> str:

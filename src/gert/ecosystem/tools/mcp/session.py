@@ -31,6 +31,7 @@ from gert.ecosystem.tools.mcp.problems import is_closing, rpc_error
 from gert.ecosystem.tools.mcp.quiet import quiet
 from gert.ecosystem.tools.mcp.results import CallResult
 from gert.errors import InputError, RpcError, RpcFault, RpcLost
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.text import plain_line
 from gert.kernel.runbook.mcp_tools import HINTS, ServerTool, shown
 
@@ -134,7 +135,7 @@ class Session:
             raise RpcFault(f"`{shown(name)}` asks for {', '.join(wanted) or 'a retry'}, which gert refuses")
         found = CallResult.of(result)
         if found.is_error and self.link.asked:
-            refused = ", ".join(f"`{shown(each)}`" for each in dict.fromkeys(self.link.asked))
+            refused = listing(map(shown, dict.fromkeys(self.link.asked)))
             return replace(found, text=f"{found.text}\n(gert refused its request {refused})")
         return found
 

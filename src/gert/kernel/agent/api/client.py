@@ -20,6 +20,7 @@ from gert.kernel.agent.types.api import (
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.foundation.names import listing
 
 _UNEXPECTED = re.compile(r"\bstep_model\(\) got an unexpected keyword argument '(\w+)'")
 _DEFAULTS: dict[str, object] = {
@@ -145,7 +146,7 @@ def _refused(error: TypeError) -> str | None:
 def _warn(names: list[str]) -> None:
     if names:
         warnings.warn(
-            f"the kernel does not accept {', '.join(f'`{name}`' for name in names)}; called without",
+            f"the kernel does not accept {listing(names)}; called without",
             UserWarning,
             stacklevel=3,
         )

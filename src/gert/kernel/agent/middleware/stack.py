@@ -10,6 +10,7 @@ from gert.kernel.agent.middleware.quota import QuotaMiddleware
 from gert.kernel.agent.safety.middleware import SafetyPolicyMiddleware
 from gert.kernel.agent.types.api import KernelPolicy
 from gert.kernel.foundation.arguments import checked
+from gert.kernel.foundation.names import listing
 
 GUARDS: tuple[type, ...] = (
     PIIScrubberMiddleware,
@@ -39,7 +40,7 @@ def require_middleware(policy: KernelPolicy, middleware: Sequence[KernelMiddlewa
     missing = [guard.__name__ for guard in required if not any(isinstance(each, guard) for each in middleware)]
     if missing:
         raise UsageError(
-            f"policy `{policy.mode}` requires {', '.join(f'`{name}`' for name in missing)}",
+            f"policy `{policy.mode}` requires {listing(missing)}",
             hint="pass `middleware=ArtanaKernel.default_middleware_stack(safety=…)`",
         )
 

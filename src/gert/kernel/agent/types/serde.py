@@ -10,6 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from gert.errors import CanonicalError, InputError
 from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, loads
+from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.text import printable
 
 StepT = TypeVar("StepT")
@@ -99,7 +100,7 @@ def _round_trip(model: type[BaseModel], value: BaseModel, *, by_alias: bool) -> 
         return text
     then, now = (each.model_dump(round_trip=True, warnings=False) for each in (again, value))
     if then != now:
-        names = ", ".join(f"`{name}`" for name in now if name not in then or then[name] != now[name])
+        names = listing(name for name in now if name not in then or then[name] != now[name])
         raise InputError(f"JSON does not restore a `{model.__name__}`: {_cut(names)} would differ")
     return text
 

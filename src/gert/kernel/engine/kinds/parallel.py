@@ -12,6 +12,7 @@ from gert.kernel.engine.requests import RunLanes, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
 from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
 from gert.kernel.foundation.canonical import digest_value
+from gert.kernel.foundation.names import listing
 from gert.kernel.runbook.documents.steps import ParallelStep
 
 _MAX_SHOWN: Final = 1024 * 1024
@@ -77,7 +78,7 @@ def join_lanes(results: list[Result], labels: Sequence[str]) -> Result:
         final = next((each for _, each in broken if each.failure and each.failure.kind in NEVER_CONTINUED), None)
         if final is not None:
             return block_result(final)
-        names = ", ".join(f"`{label}`" for label, _ in broken)
+        names = listing(label for label, _ in broken)
         _, first = broken[0]
         message = f"{names} failed: {first.failure.message}" if first.failure else f"{names} failed"
         return failed(

@@ -213,7 +213,7 @@ def test_the_page_works_without_scripts_and_sends_nothing_by_accident(project: P
         finish(run).ended(0)
 
 
-def test_the_page_can_be_read_by_everybody(project: Project, browser: Browser) -> None:
+def test_the_page_is_accessible(project: Project, browser: Browser) -> None:
     with waiting(project) as (_, url):
         for scheme in ("light", "dark"):
             browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

@@ -109,11 +109,13 @@ def test_a_rejection_decides_the_ticket(project: Project) -> None:
 @pytest.mark.parametrize(
     ("changes", "who", "why"),
     [
-        pytest.param({"separation_of_duties": True}, "Ann", "`Ann` started the run", id="whoever started the run"),
+        pytest.param(
+            {"separation_of_duties": True}, "Ann", "`Ann` started the run", id="the person who started the run"
+        ),
         pytest.param(
             {"approvers": (("group:ops",),), "admitted": (("dan",),)}, "bob", "`group:ops`", id="not in the group"
         ),
-        pytest.param({}, "", "does not name its approver plainly", id="nobody"),
+        pytest.param({}, "", "does not name its approver plainly", id="an empty name"),
         pytest.param({}, "a\nb", "does not name its approver plainly", id="two lines"),
         pytest.param({}, "x" * 300, "the approver is too long", id="an endless name"),
     ],
@@ -230,7 +232,7 @@ def test_a_key_only_the_run_can_check_is_said_to_be_one(project: Project) -> Non
         pytest.param(
             {"GERT_APPROVAL_KEY_BOB": PUBLIC, "GERT_APPROVAL_OWNER_BOB": "dan"},
             "the key `bob` does not speak for `bob`",
-            id="the key of somebody else",
+            id="the key of another person",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def approval(**more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_an_approval_nobody_signed_opens_nothing(project: Signed, claim: dict[str, Any]) -> None:
+def test_an_unsigned_approval_opens_nothing(project: Signed, claim: dict[str, Any]) -> None:
     run_id, _ = project.waiting()
     project.slip_in(run_id, approval(**claim))
     ran = project.on("resume", "--run", run_id, "--detach").ended(1)
@@ -123,7 +123,7 @@ def test_an_approval_that_was_signed_is_heard_again_and_holds(project: Signed) -
     project.on("run", "verify", run_id).ended(0)
 
 
-def test_without_the_key_it_was_checked_with_nobody_believes_it(project: Signed) -> None:
+def test_without_the_key_it_was_checked_with_an_approval_does_not_hold(project: Signed) -> None:
     run_id = killed_after_approval(project)
     ran = project.on("resume", "--run", run_id, "--detach", GERT_APPROVAL_KEY_BOB=OTHER).ended(1)
     assert "whose signature does not hold" in ran.err
@@ -141,7 +141,7 @@ def test_a_signature_for_another_ticket_is_none_for_this_one(project: Signed) ->
     assert project.noted() == ["first", "second"]
 
 
-def test_whoever_abandons_the_run_does_not_seal_what_was_slipped_in(project: Signed) -> None:
+def test_abandoning_the_run_does_not_seal_what_was_slipped_in(project: Signed) -> None:
     run_id, _ = project.waiting()
     project.slip_in(run_id, approval(verified=True))
     out = project.on("run", "abandon", run_id, "--reason", "odd").ended(0).out
@@ -151,7 +151,7 @@ def test_whoever_abandons_the_run_does_not_seal_what_was_slipped_in(project: Sig
     project.on("run", "verify", run_id).ended(0)
 
 
-def test_a_new_run_takes_no_approval_that_nobody_can_check_and_does_not_begin(project: Signed) -> None:
+def test_a_new_run_takes_no_approval_that_cannot_be_checked_and_does_not_begin(project: Signed) -> None:
     run_id = killed_after_approval(project)
     project.on("resume", "--run", run_id, "--detach").ended(0)
     before = project.on("run", "list", "--json").ended(0).out

@@ -114,7 +114,9 @@ def test_recorded_promoted_changed_and_the_difference_is_named(project: Project)
         pytest.param("output", ["outputs changed!", "check.state: `sick` → `sic`"], id="an output"),
         pytest.param("missing", ["outcome changed!", "Answers missing:", "dns_repair` or `note:go`"], id="no answer"),
         pytest.param("gone", ["- investigate (no longer reached)", "note: the runbook has no step"], id="no such step"),
-        pytest.param("input", ["cannot be compared!", "no value for required input `host`"], id="an input nobody gave"),
+        pytest.param(
+            "input", ["cannot be compared!", "no value for required input `host`"], id="an input that is not given"
+        ),
         pytest.param("broken", ["cannot be compared!", "scenario.yaml:1:"], id="a scenario that is no YAML"),
     ],
 )
@@ -149,7 +151,7 @@ def test_a_tool_that_prints_to_a_terminal_prints_to_none(recorded: Project) -> N
 
 
 @pytest.mark.parametrize(("approver", "status"), [("ann", "completed"), ("kim", "failed")])
-def test_approvals_are_judged_for_whoever_ran_it_not_for_whoever_compares(
+def test_approvals_are_judged_for_the_person_who_ran_it_not_for_the_one_who_compares(
     recorded: Project, approver: str, status: str
 ) -> None:
     rules = [{"default": "require-approval"}]
@@ -394,7 +396,7 @@ def test_nothing_is_left_behind_and_nothing_is_written(recorded: Project, tmp_pa
 @pytest.mark.parametrize(
     ("revision", "why"),
     [
-        pytest.param("nobody", "there is no revision `nobody`", id="a name nobody has"),
+        pytest.param("nobody", "there is no revision `nobody`", id="an unknown name"),
         pytest.param("--output=x", "is not a revision", id="an option"),
         pytest.param("-x", "is not a revision", id="a short option"),
         pytest.param("", "is not a revision", id="nothing"),

@@ -53,7 +53,7 @@ def test_its_runbook_really_runs_and_is_recorded(tmp_path: Path) -> None:
     gert(tmp_path, "trace", "verify", ran.said["trace"]).ended(0)
 
 
-def test_without_anybody_who_agrees_its_runbook_asks_for_nothing_to_be_deleted(tmp_path: Path) -> None:
+def test_without_an_approver_its_runbook_deletes_nothing(tmp_path: Path) -> None:
     begun(tmp_path)
     ran = gert(tmp_path, "exec", RUNBOOK, "--var", "limit=1", "--var", "path=/", "--json")
     assert ran.code == 3, "every disk holds more than nothing"
@@ -137,7 +137,7 @@ def test_machines_are_told_what_was_written(tmp_path: Path) -> None:
     assert said["next"][0] == "cd 'a b'"
 
 
-def test_in_this_folder_nobody_is_told_to_go_there(tmp_path: Path) -> None:
+def test_in_this_folder_the_next_commands_do_not_change_folder(tmp_path: Path) -> None:
     assert all(not line.startswith("cd ") for line in begun(tmp_path)["next"])
 
 

@@ -528,7 +528,7 @@ def test_a_place_that_cannot_be_used_is_refused_before_anything_runs(project: Pr
     assert snapshot(project.root) == before
 
 
-def test_a_folder_nobody_may_write_to_is_refused_before_anything_runs(project: Project) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(project: Project) -> None:
     if os.geteuid() == 0:
         pytest.skip("nothing is forbidden to root")
     project.runbook(note("one"))
@@ -539,7 +539,7 @@ def test_a_folder_nobody_may_write_to_is_refused_before_anything_runs(project: P
 
 
 @pytest.mark.parametrize("value", ["true", "1", "YES", " on "])
-def test_runs_are_always_recorded_where_somebody_wants_it(project: Project, value: str) -> None:
+def test_every_run_is_recorded_with_auto_record(project: Project, value: str) -> None:
     project.runbook(note("one"))
     said = project.exec("--json", GERT_AUTO_RECORD=value).ended(0).said
     place = project.root / "scenarios/book" / said["run_id"]
@@ -549,7 +549,7 @@ def test_runs_are_always_recorded_where_somebody_wants_it(project: Project, valu
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "no", "off", "maybe"])
-def test_and_not_where_nobody_does(project: Project, value: str) -> None:
+def test_no_run_is_recorded_without_auto_record(project: Project, value: str) -> None:
     project.runbook(note("one"))
     assert "scenario" not in project.exec("--json", GERT_AUTO_RECORD=value).ended(0).said
     assert not (project.root / "scenarios").exists()

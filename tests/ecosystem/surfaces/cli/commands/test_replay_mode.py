@@ -161,7 +161,7 @@ def test_a_test_starts_opens_sends_and_writes_nothing(project: Project, words: t
     assert (project.noted(), project.runs()) == ([], [])
 
 
-def test_settings_that_tell_somebody_tell_nobody_of_a_replay(project: Project) -> None:
+def test_a_replay_sends_no_notification(project: Project) -> None:
     reaching(project)
     hook = {"webhook": "http://127.0.0.1:9/${HOOK}"}
     project.write("gert-project.yaml", {"name": "bench", "on_outcome": {"resolved": hook, "escalated": hook}})
@@ -400,7 +400,7 @@ def test_the_trace_of_a_replay_is_the_same_every_time(project: Project) -> None:
     assert seen() == seen()
 
 
-def test_answers_nobody_asked_for_are_mentioned_and_no_failure(project: Project) -> None:
+def test_unused_answers_are_mentioned_and_no_failure(project: Project) -> None:
     project.runbook(note("one"), note("two", when="{{ false }}"))
     scenario(project, tool_responses={"one": noted("1", "2"), "two": noted("3")})
     (test,) = project.gert("test", ".", "--json").ended(0).said["tests"]
@@ -489,15 +489,17 @@ def approving(project: Project, **rule: Any) -> None:
     [
         pytest.param({}, id="one person"),
         pytest.param({"min_approvers": 3}, id="three people"),
-        pytest.param({"separation_of_duties": True}, id="somebody else"),
+        pytest.param({"separation_of_duties": True}, id="not the person who started the run"),
         pytest.param({"min_approvers": 2, "approvers": ["ann", "bob", "cyd"]}, id="two of a list"),
         pytest.param({"approvers": ["group:ops"], "min_approvers": 2}, id="two of a group"),
-        pytest.param({"approvers": ["group:ops"], "separation_of_duties": True}, id="somebody else of a group"),
+        pytest.param({"approvers": ["group:ops"], "separation_of_duties": True}, id="another member of a group"),
         pytest.param({"signed": True}, id="where signatures are required"),
         pytest.param({"signed": True, "min_approvers": 2, "approvers": ["group:ops"]}, id="signed by two of a group"),
     ],
 )
-def test_an_approval_nobody_wrote_is_given_and_says_that_it_is_scripted(project: Project, rule: dict[str, Any]) -> None:
+def test_an_approval_the_scenario_lacks_is_given_and_says_that_it_is_scripted(
+    project: Project, rule: dict[str, Any]
+) -> None:
     approving(project, **rule)
     project.write("gert-project.yaml", {"name": "bench", "groups": {"ops": ["ann", "bob", "cyd"]}})
     scenario(project, tool_responses={"one": noted("1")[0]})
@@ -516,15 +518,19 @@ def test_an_approval_nobody_wrote_is_given_and_says_that_it_is_scripted(project:
     ("rule", "answer"),
     [
         pytest.param({}, {"approved": False}, id="rejected"),
-        pytest.param({}, {"approved": False, "approver": "bob", "reason": "no"}, id="rejected by somebody"),
-        pytest.param({}, {"expired": True}, id="nobody in time"),
+        pytest.param({}, {"approved": False, "approver": "bob", "reason": "no"}, id="rejected by a named approver"),
+        pytest.param({}, {"expired": True}, id="not answered in time"),
         pytest.param(
-            {}, {"submitted": False, "failure": {"kind": "transport", "message": "down"}}, id="nobody could be asked"
+            {},
+            {"submitted": False, "failure": {"kind": "transport", "message": "down"}},
+            id="approvers could not be asked",
         ),
         pytest.param({}, {"failure": DOWN}, id="lost while waiting"),
-        pytest.param({"approvers": ["ann"]}, {"approved": True, "approver": "eve"}, id="somebody who may not"),
-        pytest.param({"approvers": ["group:ops"]}, {"approved": True, "approver": "eve"}, id="nobody of the group"),
-        pytest.param({"approvers": ["group:gone"]}, None, id="a group of nobody"),
+        pytest.param({"approvers": ["ann"]}, {"approved": True, "approver": "eve"}, id="a person who is not listed"),
+        pytest.param(
+            {"approvers": ["group:ops"]}, {"approved": True, "approver": "eve"}, id="a person outside the group"
+        ),
+        pytest.param({"approvers": ["group:gone"]}, None, id="an unknown group"),
         pytest.param({"separation_of_duties": True}, {"approved": True, "approver": "ann"}, id="who started it"),
         pytest.param({"separation_of_duties": True}, {"approved": True, "approver": " ANN "}, id="in other letters"),
         pytest.param({"min_approvers": 2}, {"approved": True, "approver": "bob"}, id="one where two are needed"),
@@ -578,12 +584,12 @@ FILE = {"kind": "attachment", "name": "f"}
         pytest.param([TEXT], {"n": "seen"}, 0, id="text"),
         pytest.param([LIST], {"l": True}, 0, id="a whole list"),
         pytest.param([LIST], {"l": ["x", "y"]}, 0, id="every item"),
-        pytest.param([TEXT], {"n": "seen", "by": "bob"}, 0, id="by somebody"),
+        pytest.param([TEXT], {"n": "seen", "by": "bob"}, 0, id="by a named person"),
         pytest.param([{"kind": "text", "name": "by"}], {"by": "the book"}, 0, id="evidence that is called `by`"),
         pytest.param([], {"reject": "no"}, 3, id="rejected without wanting anything"),
         pytest.param([TEXT], {"reject": "no time"}, 3, id="rejected"),
         pytest.param([TEXT], {"reject": True}, 3, id="rejected without a reason"),
-        pytest.param([TEXT], {"failure": {"kind": "timeout", "message": "nobody came"}}, 3, id="nobody came"),
+        pytest.param([TEXT], {"failure": {"kind": "timeout", "message": "nobody came"}}, 3, id="not given in time"),
         pytest.param([TEXT], {}, 3, id="nothing"),
         pytest.param([TEXT], {"m": "other"}, 3, id="something else"),
         pytest.param([TEXT, LIST], {"n": "seen"}, 3, id="only one of two"),
@@ -601,7 +607,7 @@ def test_evidence(project: Project, wanted: list[Any], given: dict[str, Any], co
         pytest.param([TEXT], {}, id="nothing"),
         pytest.param([TEXT], {"n": "seen", "m": "other"}, id="more than was asked for"),
         pytest.param([LIST], {"l": ["x"]}, id="an item is missing"),
-        pytest.param([LIST], {"l": ["x", "y", "z"]}, id="an item nobody asked for"),
+        pytest.param([LIST], {"l": ["x", "y", "z"]}, id="an item that is not in the list"),
         pytest.param([LIST], {"l": False}, id="a list that was not gone through"),
         pytest.param([TEXT], {"n": ""}, id="no text"),
     ],
@@ -620,7 +626,7 @@ def test_a_manual_step_that_wants_nothing_needs_no_answer(project: Project) -> N
     traced(project)
 
 
-def test_whoever_gave_evidence_is_on_record(project: Project) -> None:
+def test_the_person_who_gave_evidence_is_on_record(project: Project) -> None:
     project.runbook(manual(TEXT))
     scenario(project, evidence={"look": {"n": "seen", "by": "bob"}})
     done = [each for each in of_type(traced(project), "step_complete") if each["data"]["step_id"] == "look"]

@@ -169,7 +169,7 @@ class TestListing:
         finish(process).ended(0)
         assert [row["status"] for row in listed(project)] == ["completed"]
 
-    def test_one_whose_ticket_is_answered_still_waits_for_whoever_resumes_it(self, project: Project) -> None:
+    def test_one_whose_ticket_is_answered_waits_until_it_is_resumed(self, project: Project) -> None:
         run_id, ticket = waiting(project)
         project.gert("approve", ticket, "--as", "bob").ended(0)
         assert [(row["status"], row["tickets"]) for row in listed(project)] == [("waiting", [ticket])]
@@ -218,7 +218,7 @@ class TestListing:
         assert [row["run_id"] for row in json.loads(ran.out)] == [dead, run.id]
         assert ran.err == ""
 
-    def test_what_nobody_recorded_is_an_empty_list(self, project: Project) -> None:
+    def test_without_runs_the_list_is_empty(self, project: Project) -> None:
         assert listed(project) == []
         assert "there are no runs" in project.gert("run", "list").ended(0).out
 
@@ -353,7 +353,7 @@ class TestFollowing:
         (project.root / "go").touch()
         finish(process).ended(0)
 
-    def test_following_a_run_nobody_drives_ends_at_once(self, project: Project) -> None:
+    def test_following_a_run_that_is_not_driven_ends_at_once(self, project: Project) -> None:
         run_id = cut_off(project)
         assert "incomplete" in project.gert("run", "tail", run_id, "--follow").ended(0).out
 
@@ -413,7 +413,7 @@ class TestAbandoning:
         project.gert("trace", "verify", "--db", "runs.db").ended(0)
 
     @pytest.mark.parametrize("change", ["changed", "gone", "not valid"])
-    def test_a_runbook_that_is_not_what_it_was_keeps_nobody_from_ending_the_run(
+    def test_a_runbook_that_is_not_what_it_was_does_not_prevent_ending_the_run(
         self, change: str, project: Project
     ) -> None:
         run_id = cut_off(project, note("one"))
@@ -435,7 +435,7 @@ class TestAbandoning:
         [
             pytest.param(("--reason", " "), "needs a reason", id="an empty reason"),
             pytest.param((), "missing option", id="no reason"),
-            pytest.param(("--reason", "x", "--as", " "), "needs a name", id="nobody"),
+            pytest.param(("--reason", "x", "--as", " "), "needs a name", id="an empty name"),
         ],
     )
     def test_who_and_why_have_to_be_said(self, words: tuple[str, ...], why: str, project: Project) -> None:

@@ -152,7 +152,9 @@ def test_a_failed_run_becomes_a_scenario_too(project: Project) -> None:
     assert "✓ same" in project.gert("diff", "book.yaml", "--all").ended(0).out
 
 
-def test_a_scenario_of_somebody_else_is_not_taken_for_ones_own(ran: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scenario_that_another_process_made_is_not_taken_for_the_own_one(
+    ran: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two make one of the same name at once: the second is told that it made none."""
     first = of_book(ran, "x")
     free = require_free
@@ -299,10 +301,10 @@ def test_a_test_that_had_to_be_written_anew_is_told(ran: Project) -> None:
         pytest.param(["recorded/friday", "--name", "../x"], 2, "invalid scenario name", id="a name that leads out"),
         pytest.param(["recorded/friday", "--runbook", "nobody.yaml"], 2, "there is no file", id="no such runbook"),
         pytest.param(["recorded/friday", "--runbook", "other.yaml"], 1, "has no input `word`", id="another runbook"),
-        pytest.param(["nobody"], 2, "no scenario `nobody` below this folder", id="a name nobody has"),
+        pytest.param(["nobody"], 2, "no scenario `nobody` below this folder", id="an unknown name"),
         pytest.param(["firday"], 2, "did you mean `friday`?", id="a name that is misspelled"),
         pytest.param(["no/body"], 2, "there is no `scenario.yaml` in `no/body`", id="a folder that is none"),
-        pytest.param(["stray"], 2, "name the runbook with --runbook", id="a scenario of nobody knows what"),
+        pytest.param(["stray"], 2, "name the runbook with --runbook", id="a scenario without a runbook"),
         pytest.param(["lost"], 2, "no longer exists", id="a runbook that is gone"),
         pytest.param(["twice"], 2, "several scenarios are named `twice`", id="a name two have"),
         pytest.param(["taken"], 2, "already", id="a name that is taken"),
@@ -391,7 +393,7 @@ def test_every_command_explains_itself(project: Project, name: str) -> None:
     assert "--json" in out
 
 
-def test_a_folder_nobody_may_write_is_told(ran: Project) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(ran: Project) -> None:
     if os.geteuid() == 0:
         (ran.root / "scenarios").write_text("a file")
     else:

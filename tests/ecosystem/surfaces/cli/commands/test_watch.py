@@ -147,7 +147,7 @@ def test_it_ends_after_so_many_runs(project: Project) -> None:
         pytest.param(call("a", "fails"), {}, "failed", id="failed"),
         pytest.param(note("a"), {"governance": {"rules": [{"default": "deny"}]}}, "failed", id="denied"),
         pytest.param(
-            note("a"), {"governance": {"rules": [{"default": "require-approval"}]}}, "failed", id="nobody to approve"
+            note("a"), {"governance": {"rules": [{"default": "require-approval"}]}}, "failed", id="no approver"
         ),
         pytest.param(call("a", "slow"), {"timeout": "100ms"}, "cancelled", id="out of time"),
         pytest.param(note("a", "{{ .nope.nope }}{{ index .x 1 }}"), {}, None, id="not valid at all"),
@@ -219,7 +219,7 @@ def test_a_run_that_cannot_be_recorded_ends_it(project: Project) -> None:
         pytest.param(["--stop-on", "escalated,"], "`` is not an outcome category", id="an empty category"),
         pytest.param(["--count", "0"], "count", id="no runs"),
         pytest.param(["--timeout", "soon"], "is not a duration", id="a timeout that is none"),
-        pytest.param(["--as", " "], "`--as` needs a name", id="nobody"),
+        pytest.param(["--as", " "], "`--as` needs a name", id="an empty name"),
         pytest.param(["--config", "nowhere.yaml"], "there is no file", id="settings that are not there"),
         pytest.param(["--var", "nope=1"], "there is no input `nope`", id="an input that is none"),
     ],
@@ -231,7 +231,7 @@ def test_called_wrongly_nothing_runs(project: Project, words: list[str], message
     assert project.noted() == []
 
 
-def test_all_categories_are_listed_to_whoever_does_not_know_them(project: Project) -> None:
+def test_an_unknown_category_lists_all_categories(project: Project) -> None:
     project.runbook(note("a"))
     ran = watch(project, "--stop-on", "excalated").ended(2)
     assert "did you mean `escalated`?" in ran.err
@@ -359,7 +359,7 @@ def test_during_a_run_ctrl_c_makes_it_the_last(project: Project) -> None:
         pytest.param([signal.SIGTERM], id="SIGTERM"),
         pytest.param([signal.SIGHUP], id="SIGHUP"),
         pytest.param([signal.SIGTERM, signal.SIGHUP, signal.SIGTERM], id="SIGTERM, repeated"),
-        pytest.param([signal.SIGINT] * 4, id="a third Ctrl-C that nobody at a terminal pressed"),
+        pytest.param([signal.SIGINT] * 4, id="a third SIGINT without a terminal"),
     ],
 )
 def test_a_signal_cancels_the_run_and_finishes_its_record(project: Project, numbers: list[signal.Signals]) -> None:
@@ -413,7 +413,7 @@ def test_while_it_asks_for_an_input_a_second_signal_ends_it(project: Project) ->
     assert project.runs() == []
 
 
-def test_it_ends_when_nobody_reads_it_any_more(project: Project) -> None:
+def test_it_ends_when_its_reader_is_gone(project: Project) -> None:
     project.runbook(note("a"))
     with watching(project, interval="50ms") as process:
         assert process.stdout is not None

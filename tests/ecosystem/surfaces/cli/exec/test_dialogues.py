@@ -50,7 +50,7 @@ def everything(project: Project) -> None:
 # --- at a terminal
 
 
-def test_somebody_approves(project: Project) -> None:
+def test_a_person_approves(project: Project) -> None:
     asking(project)
     with Terminal(project, "--as", "kim") as terminal:
         terminal.expect("approval needed for step `restart`")
@@ -173,7 +173,7 @@ def test_a_rejection_is_printed_once(project: Project) -> None:
 
 
 @pytest.mark.parametrize("answer", ["n", "N not now", "no", ""])
-def test_somebody_says_no(project: Project, answer: str) -> None:
+def test_a_person_rejects(project: Project, answer: str) -> None:
     asking(project)
     with Terminal(project) as terminal:
         terminal.answer("approve?", answer)
@@ -217,7 +217,7 @@ def test_what_was_typed_before_the_question_does_not_approve(project: Project) -
     assert project.noted() == ["slow"]
 
 
-def test_somebody_gives_evidence(project: Project) -> None:
+def test_a_person_gives_evidence(project: Project) -> None:
     looking(project)
     with Terminal(project, "--as", "kim") as terminal:
         terminal.expect("look at the lamp")
@@ -234,7 +234,7 @@ def test_somebody_gives_evidence(project: Project) -> None:
     assert done["principal"]["id"] == "kim"
 
 
-def test_somebody_rejects_a_manual_step(project: Project) -> None:
+def test_a_person_rejects_a_manual_step(project: Project) -> None:
     looking(project)
     with Terminal(project) as terminal:
         terminal.answer("done?", "reject the lamp is gone")

@@ -57,13 +57,13 @@ def kill_and_check(project: Project, points: Iterator[tuple[str, int]]) -> int:
     return kills
 
 
-def test_a_run_nobody_kills_does_everything_once_and_is_whole(whole: Killed) -> None:
+def test_a_run_that_is_not_killed_does_everything_once_and_is_complete(whole: Killed) -> None:
     check_record(whole)
     assert sorted(whole.words()) == sorted(WORDS)
     assert is_over(whole.events())
 
 
-def test_a_whole_log_gives_the_same_events_and_asks_nobody(whole: Killed) -> None:
+def test_a_complete_log_gives_the_same_events_and_asks_nothing(whole: Killed) -> None:
     logged = whole.logged()
     assert sorted(done_words(logged)) == sorted(WORDS)
     _, events = redrive(whole, logged)

@@ -48,7 +48,7 @@ def branching(project: Project) -> None:
 # --- dry run
 
 
-def test_a_dry_run_starts_nothing_asks_nobody_and_is_not_recorded(project: Project) -> None:
+def test_a_dry_run_starts_nothing_asks_nothing_and_is_not_recorded(project: Project) -> None:
     mixed(project)
     ran = project.exec("--mode", "dry-run", stdin="y\ny\n").ended(0)
     assert (project.noted(), project.runs()) == ([], [])
@@ -66,7 +66,7 @@ def test_a_dry_run_shows_every_outcome_and_claims_none(project: Project) -> None
 
 @pytest.mark.parametrize("mode", ["dry-run", "probe"])
 @pytest.mark.parametrize("place", ["--trace", "--db"])
-def test_it_is_recorded_where_somebody_asks_for_it(project: Project, mode: str, place: str) -> None:
+def test_it_is_recorded_where_an_option_says_so(project: Project, mode: str, place: str) -> None:
     branching(project)
     where = project.root / "kept"
     project.exec("--mode", mode, place, where).ended(0)

@@ -18,7 +18,7 @@ def parent(project: Project, run: int = -1) -> str | None:
     return data.get("parent_run_id")
 
 
-def test_a_run_that_nobody_started_has_no_parent(project: Project) -> None:
+def test_a_run_from_the_command_line_has_no_parent(project: Project) -> None:
     project.runbook(note("one"))
     project.exec().ended(0)
     assert parent(project) is None

@@ -202,7 +202,7 @@ class TestGoingOn:
         assert forked["data"]["source_run_id"] == run_id
         assert ledger.runs() == []
 
-    def test_a_run_nobody_goes_on_with_is_ended(self, ledger: Ledger) -> None:
+    def test_a_run_that_waits_can_be_abandoned(self, ledger: Ledger) -> None:
         ledger.runbook(note("first"), note("second", tool="restart"), tools=TOOLS, governance=ASKS)
         run_id = ledger.recorded("--detach", "--as", "ann")
         said = ledger.on("run abandon", run_id[:-2], "--reason", "no use", "--json").ended(0).said
@@ -236,7 +236,7 @@ class TestCounting:
         assert SECRET not in json.dumps(said)
         assert len(ledger.on("outcomes", "--csv").ended(0).out.splitlines()) == 3
 
-    def test_the_breaker_counts_the_runs_of_everybody(self, ledger: Ledger) -> None:
+    def test_the_breaker_counts_the_runs_of_all_users(self, ledger: Ledger) -> None:
         rule = {"effects": ["restart"], "action": "allow", "limits": {"max_per_hour": 1}}
         governance = {"rules": [rule, {"default": "allow"}]}
         ledger.runbook(note("one", tool="restart"), tools=TOOLS, governance=governance)
@@ -273,7 +273,7 @@ class TestPasswords:
     @pytest.mark.parametrize(
         "dsn",
         [
-            pytest.param(f"postgresql://u:{SECRET}@127.0.0.1:1/d", id="nobody answers"),
+            pytest.param(f"postgresql://u:{SECRET}@127.0.0.1:1/d", id="no server"),
             pytest.param(f"postgresql://u:{SECRET}@127.0.0.1:99999/d", id="no such port"),
             pytest.param(f"postgresql://u@127.0.0.1:1/d?password={SECRET}", id="in a setting"),
             pytest.param(f"mysql://u:{SECRET}@h/d", id="another kind of database"),
@@ -359,7 +359,7 @@ class TestMistakes:
         assert "the database cannot be reached" in ran.err
         assert SECRET not in ran.err + ran.out
 
-    def test_whoever_only_looks_makes_no_ledger(self, ledger: Ledger) -> None:
+    def test_reading_creates_no_ledger(self, ledger: Ledger) -> None:
         ledger.runbook(note("one"), tools=TOOLS)
         for command in ("outcomes", "resume --run x", "rerun --run x --from one", "run abandon x --reason y"):
             assert "there is no ledger" in ledger.on(command).err

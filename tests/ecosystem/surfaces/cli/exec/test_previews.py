@@ -23,7 +23,7 @@ def of_kind(project: Project, kind: str) -> list[dict[str, Any]]:
     return [event["data"] for event in project.run().events() if event["type"] == kind]
 
 
-def test_whoever_decides_sees_it_and_it_is_bound_to_the_approval(project: Project) -> None:
+def test_the_approver_sees_it_and_it_is_bound_to_the_approval(project: Project) -> None:
     prepared(project, ["echo", "would change {{ .name }}"])
     waiting = project.exec("--detach", "--json").ended(0).said
     [captured] = of_kind(project, "preview_captured")

@@ -118,7 +118,7 @@ def test_a_file_given_along_has_to_be_valid(project: Project, option: str, conte
         pytest.param(["--max-parallel", "0"], "max-parallel", id="no lane at once"),
         pytest.param(["--var", "a"], "--var", id="a value without a name"),
         pytest.param(["--var", "a=1", "--input", "a=2"], "given twice", id="a value given twice"),
-        pytest.param(["--var", "wrod=1"], "wrod", id="an input nobody declared"),
+        pytest.param(["--var", "wrod=1"], "wrod", id="an undeclared input"),
         pytest.param(["--vars-file", "none.yaml"], "none.yaml", id="no file of values"),
         pytest.param(["--policy", "none.yaml"], "none.yaml", id="no policy"),
         pytest.param(["--evidence", "none.yaml"], "none.yaml", id="no evidence"),
@@ -148,7 +148,7 @@ def test_a_runbook_that_is_not_there_is_a_wrong_call(project: Project) -> None:
         pytest.param(call("x", "dies"), None, "failed", "exit_code", id="a tool killed by a signal"),
         pytest.param(call("x", "mute"), None, "error", "extraction", id="output that is not there"),
         pytest.param(note("x"), DENY, "failed", "denied", id="a step that is denied"),
-        pytest.param(note("x"), ASK, "failed", "denied", id="an approval nobody gives"),
+        pytest.param(note("x"), ASK, "failed", "denied", id="an approval that is not given"),
         pytest.param(
             {"id": "x", "type": "assert", "assert": [{"type": "equals", "value": "1", "expected": "2"}]},
             None,
@@ -161,7 +161,7 @@ def test_a_runbook_that_is_not_there_is_a_wrong_call(project: Project) -> None:
             None,
             "error",
             "evidence",
-            id="a manual step nobody does",
+            id="a manual step that is not done",
         ),
     ],
 )

@@ -164,7 +164,7 @@ def test_a_timeout_that_is_continued_goes_on(project: Project) -> None:
     assert completed(project.run().events(), "slow")["failure"]["kind"] == "timeout"
 
 
-def test_an_approval_that_nobody_answers_in_time_lapses(project: Project) -> None:
+def test_an_approval_that_is_not_answered_in_time_lapses(project: Project) -> None:
     rule = {"effects": ["files"], "action": "require-approval"}
     project.runbook(note("one"), governance={"rules": [rule, {"default": "allow"}], "approval_timeout": "200ms"})
     reading, writing = os.pipe()

@@ -60,7 +60,7 @@ def test_a_run_does_without_its_streams(project: Project, redirection: str) -> N
     project.verifies()
 
 
-def test_nobody_approves_where_there_is_no_standard_input(project: Project) -> None:
+def test_without_standard_input_nothing_is_approved(project: Project) -> None:
     project.runbook(note("one"), governance=ASK)
     shell(project, "<&-").ended(3)
     assert project.noted() == []

@@ -138,7 +138,7 @@ def test_a_sealed_run_stays_sealed(project: Project) -> None:
 # --- who is not told
 
 
-def test_another_category_is_nobodys_business(project: Project) -> None:
+def test_an_outcome_of_another_category_is_not_sent(project: Project) -> None:
     with serving(OK) as server:
         book(project, on_outcome={each: {"webhook": server.url()} for each in ("escalated", "no_action", "needs_rca")})
         project.exec().ended(0)
@@ -152,7 +152,7 @@ def test_another_category_is_nobodys_business(project: Project) -> None:
         pytest.param(note("a"), {"governance": {"rules": [{"default": "deny"}]}}, id="denied"),
     ],
 )
-def test_a_run_without_an_outcome_is_told_nobody(project: Project, step: Any, meta: dict[str, Any]) -> None:
+def test_a_run_without_an_outcome_is_not_sent(project: Project, step: Any, meta: dict[str, Any]) -> None:
     project.script("fails", "exit 1")
     every = ("resolved", "escalated", "no_action", "needs_rca")
     with serving(OK) as server:
@@ -296,7 +296,7 @@ def test_what_is_not_sent_is_recorded_with_the_reason(
     silent(project, ran, CANARY)
 
 
-def test_a_secret_of_the_run_is_told_nobody(project: Project) -> None:
+def test_a_secret_of_the_run_is_not_sent(project: Project) -> None:
     project.tool("leaks", ["sh", "-c", 'printf %s "$KEY"'], extract={"said": {"from": "stdout", "pattern": "(.*)"}},
                  secrets=[{"env": "KEY"}])  # fmt: skip
     end = {"type": "end", "outcome": {"category": "resolved", "code": "x", "meta": {"said": "{{ .said }}"}}}
@@ -324,7 +324,7 @@ def test_a_signal_gives_up_the_telling_and_nothing_else(project: Project, number
     ]
 
 
-def test_whoever_sends_nothing_loads_nothing_for_it(project: Project) -> None:
+def test_a_run_that_sends_nothing_imports_nothing_for_it(project: Project) -> None:
     # The hook is there, but for another outcome.
     project.write("gert-config.yaml", {"on_outcome": {"escalated": {"webhook": "https://a.example/"}}})
     project.runbook(note("a"))

@@ -15,10 +15,10 @@ from gert.ecosystem.surfaces.cli.live.backlog import Backlog
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed, Tail
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
-from gert.ecosystem.surfaces.cli.render.event_lines import StyledText
-from gert.ecosystem.surfaces.cli.render.event_position import DEEPEST, Positions
 from gert.ecosystem.surfaces.cli.render.events import DESCRIBERS, describe
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_LINE, SKIPPED, Subject, duration_text, tidy, value_text
+from gert.ecosystem.surfaces.cli.render.views.event_lines import StyledText
+from gert.ecosystem.surfaces.cli.render.views.event_position import DEEPEST, Positions
 from gert.kernel.events import agent, runner
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
@@ -276,7 +276,7 @@ def test_no_data_of_an_event_acts_on_a_terminal_or_takes_another_line(kind: type
         assert len(line) < 3 * LONGEST_LINE
 
 
-def test_an_event_nobody_knows_is_named_but_is_no_news() -> None:
+def test_an_unknown_event_is_named_but_is_no_news() -> None:
     unknown = UnknownEvent(name="moon_phase", data={"phase": "full"}, objection="expected `int`")
     words = describe(unknown, Subject("s"))
     assert words.text == 'moon_phase  {"phase":"full"}'
@@ -312,7 +312,7 @@ def test_a_message_of_many_lines_cannot_pass_for_lines_of_ours() -> None:
         pytest.param("", id="empty"),
     ],
 )
-def test_a_path_somebody_else_wrote_is_survived(path: str) -> None:
+def test_a_malformed_path_is_survived(path: str) -> None:
     place = Positions().of(event(says.StepStart(step_id="s", step_type="tool"), path), UnknownEvent(name="x", data={}))
     assert place.depth <= DEEPEST
     assert place.name.isprintable()
@@ -379,7 +379,7 @@ def test_output_of_a_step_that_never_ended_is_shown_when_the_view_closes() -> No
 # --- questions
 
 
-def test_nothing_is_written_into_somebodys_answer() -> None:
+def test_nothing_is_written_into_an_answer_that_is_being_typed() -> None:
     log = Log()
     log.view.pause()
     log.view.pause()
@@ -392,7 +392,7 @@ def test_nothing_is_written_into_somebodys_answer() -> None:
     assert log.done("b").lines[1:] == ["✓ b  1.2s"]
 
 
-def test_a_question_nobody_answers_does_not_fill_the_memory() -> None:
+def test_a_question_that_is_not_answered_does_not_fill_the_memory() -> None:
     held = Backlog(most=2)
     for n in range(5):
         held.add((StyledText(str(n)),))

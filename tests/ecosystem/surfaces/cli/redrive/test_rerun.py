@@ -100,7 +100,7 @@ def test_a_run_that_failed_goes_on_from_where_it_failed(project: Project) -> Non
     assert completed(events, "one")["outputs"] == {"said": "one"}
 
 
-def test_whoever_watches_learns_what_was_not_done_again(project: Project) -> None:
+def test_the_view_shows_what_was_not_done_again(project: Project) -> None:
     old = failed(project, note("one"), note("two", tool="fragile"), note("three"))
     mend(project)
     lines = again(project, old, "two").ended(0).err.splitlines()
@@ -238,7 +238,7 @@ class TestPeopleAndSecrets:
         assert project.noted() == ["two"]
         project.verifies(newest(project))
 
-    def test_whoever_approved_before_may_not_become_the_one_who_started(self, project: Project) -> None:
+    def test_an_approver_of_the_old_run_may_not_start_the_new_one(self, project: Project) -> None:
         rule = {"effects": ["restart"], "action": "require-approval", "separation_of_duties": True}
         project.runbook(
             note("one", tool="restart"), note("two"), tools=TOOLS, governance={"rules": [rule, {"default": "allow"}]}
@@ -392,7 +392,7 @@ class TestRefusals:
         again(project, run_id, "two", "--detach").ended(0)
         assert project.noted() == []
 
-    def test_a_call_in_another_lane_that_nobody_knows_of_is_not_made_again(self, project: Project) -> None:
+    def test_a_call_in_another_lane_whose_outcome_is_unknown_is_not_made_again(self, project: Project) -> None:
         block = {
             "id": "both",
             "type": "parallel",

@@ -126,7 +126,7 @@ def test_a_failure_the_operator_reports_says_so(project: Project, killed: Record
 @pytest.mark.parametrize(
     ("choice", "code", "says"),
     [
-        pytest.param("maybe", 2, "takes success, failed, retry", id="nobody can choose maybe"),
+        pytest.param("maybe", 2, "takes success, failed, retry", id="maybe is no choice"),
         pytest.param("b=maybe", 2, "not `maybe`", id="nor for one step"),
         pytest.param("", 2, "takes success", id="nor nothing"),
         pytest.param("a=success", 2, "`a` is not a call without a result", id="nor for a step that has a result"),
@@ -734,7 +734,7 @@ def newest(project: Project, where: list[str]) -> str:
 
 
 @pytest.mark.parametrize("place", ["a folder", "a database"])
-def test_nobody_goes_on_with_a_run_that_is_under_way(project: Project, place: str) -> None:
+def test_a_run_that_is_driven_cannot_be_resumed(project: Project, place: str) -> None:
     project.note_tool("slow", after="sleep 1")
     project.runbook(note("b", tool="slow"), tools=["slow"])
     where = ["--db", str(project.root / "runs.db")] if place == "a database" else []
@@ -788,7 +788,7 @@ def test_a_run_that_waits_goes_on_when_it_is_approved(project: Project) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--detach",)], ids=["as it was started", "said again"])
-def test_a_run_that_still_waits_is_left_as_it_was_however_often_somebody_looks(
+def test_a_run_that_still_waits_is_left_as_it_was_however_often_it_is_resumed(
     project: Project, words: tuple[str, ...]
 ) -> None:
     run_id, ticket = waiting(project)

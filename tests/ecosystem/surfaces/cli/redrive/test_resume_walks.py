@@ -58,7 +58,9 @@ def called(job: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there is an orphan waited for")
 @pytest.mark.parametrize("seeds", WALKS)
-def test_a_run_that_is_killed_and_gone_on_with_is_the_run_nobody_killed(folder: Path, seeds: Sequence[int]) -> None:
+def test_a_run_that_is_killed_and_resumed_equals_the_run_that_was_not_killed(
+    folder: Path, seeds: Sequence[int]
+) -> None:
     tally = called({"folder": str(folder), "seeds": list(seeds), "every_way": EVERY_WAY in os.environ})
     assert tally["problems"] == [], "\n".join(tally["problems"][:5])
     assert tally["books"] == len(seeds)

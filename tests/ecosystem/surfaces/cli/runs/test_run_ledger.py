@@ -68,7 +68,7 @@ class TestList:
         [
             pytest.param([], ["other-1", "triage-2", "triage-1"], id="all, the newest first"),
             pytest.param(["--tenant", "acme"], ["triage-2", "triage-1"], id="of a tenant"),
-            pytest.param(["--tenant", "nobody"], [], id="of nobody"),
+            pytest.param(["--tenant", "nobody"], [], id="of an unknown tenant"),
             pytest.param(["--status", "active"], ["triage-1"], id="active agents"),
             pytest.param(["--status", "paused"], ["triage-2"], id="paused agents"),
             pytest.param(["--status", "ended"], ["other-1"], id="ended, whatever their kind"),
@@ -254,7 +254,7 @@ class TestVerify:
         out.of("verify", RUNBOOK, *sqlite_ledger.words, code=1)
         assert "end of the run is missing" in out.err
 
-    def test_a_runbook_run_that_nobody_signed(
+    def test_a_runbook_run_that_is_not_signed(
         self, sqlite_ledger: Place, out: Out, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         add_runbook(sqlite_ledger, sealed=False)
@@ -345,7 +345,7 @@ class TestPlaces:
     @pytest.mark.parametrize(
         "dsn",
         [
-            pytest.param("postgresql://u:hunter2secret@127.0.0.1:1/d", id="nobody answers"),
+            pytest.param("postgresql://u:hunter2secret@127.0.0.1:1/d", id="no server"),
             pytest.param("postgresql://u:hunter2secret@127.0.0.1:99999/d", id="no such port"),
             pytest.param("postgresql://u@127.0.0.1:1/d?password=hunter2secret", id="in a setting"),
             pytest.param("mysql://u:hunter2secret@h/d", id="another database"),

@@ -55,7 +55,7 @@ def run() -> None:
 @_inspects
 def list_(tenant: str | None, since: str | None, db: str | None, dsn: str | None, as_json: bool) -> None:
     """List run ids, the newest first."""
-    from gert.ecosystem.surfaces.cli.render import artana_runs
+    from gert.ecosystem.surfaces.cli.render.runs import artana_runs
 
     try:
         moment = artana_runs.moment_of(since)
@@ -70,7 +70,7 @@ def list_(tenant: str | None, since: str | None, db: str | None, dsn: str | None
 @_of_run
 def tail(run_id: str, follow: bool, since_seq: int, db: str | None, dsn: str | None, as_json: bool) -> None:
     """Show the events of a run."""
-    from gert.ecosystem.surfaces.cli.render import artana_runs
+    from gert.ecosystem.surfaces.cli.render.runs import artana_runs
 
     artana_runs.tail(_place(db, dsn), run_id, since_seq, follow=follow, as_json=as_json)
 
@@ -79,7 +79,7 @@ def tail(run_id: str, follow: bool, since_seq: int, db: str | None, dsn: str | N
 @_of_run
 def verify_ledger(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> int:
     """Verify that the record of a run is complete and unchanged."""
-    from gert.ecosystem.surfaces.cli.render import artana_runs
+    from gert.ecosystem.surfaces.cli.render.runs import artana_runs
 
     return artana_runs.verify_ledger(_place(db, dsn), run_id, as_json=as_json)
 
@@ -88,7 +88,7 @@ def verify_ledger(run_id: str, db: str | None, dsn: str | None, as_json: bool) -
 @_of_run
 def status(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> None:
     """Show the status of a run."""
-    from gert.ecosystem.surfaces.cli.render import artana_runs
+    from gert.ecosystem.surfaces.cli.render.runs import artana_runs
 
     artana_runs.status(_place(db, dsn), run_id, as_json=as_json)
 
@@ -108,7 +108,7 @@ def summaries(
     run_id: str, summary_type: str | None, limit: int, db: str | None, dsn: str | None, as_json: bool
 ) -> None:
     """Show the newest summaries of a run."""
-    from gert.ecosystem.surfaces.cli.render import artana_runs
+    from gert.ecosystem.surfaces.cli.render.runs import artana_runs
 
     artana_runs.summaries(_place(db, dsn), run_id, summary_type, limit, as_json=as_json)
 
@@ -117,7 +117,7 @@ def summaries(
 @_of_run
 def artifacts(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> None:
     """Show the newest value of each artifact of a run."""
-    from gert.ecosystem.surfaces.cli.render import artana_runs
+    from gert.ecosystem.surfaces.cli.render.runs import artana_runs
 
     artana_runs.artifacts(_place(db, dsn), run_id, as_json=as_json)
 

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Final
 
-from gert.ecosystem.surfaces.cli.render.event_lines import Line, StyledText
 from gert.ecosystem.surfaces.cli.render.text import QUIET
+from gert.ecosystem.surfaces.cli.render.views.event_lines import Line, StyledText
 
 MAX_LINES: Final = 10_000
 

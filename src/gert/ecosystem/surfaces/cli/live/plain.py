@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import click
 
 from gert.ecosystem.surfaces.cli.live.backlog import Backlog
-from gert.ecosystem.surfaces.cli.render.event_lines import Line, LineRenderer
+from gert.ecosystem.surfaces.cli.render.views.event_lines import Line, LineRenderer
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 

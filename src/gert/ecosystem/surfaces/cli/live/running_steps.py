@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from gert.ecosystem.surfaces.cli.live.output_lines import Tail
-from gert.ecosystem.surfaces.cli.render.event_position import DEEPEST, ancestors, last_segment, shown
 from gert.ecosystem.surfaces.cli.render.events.steps import does_text
 from gert.ecosystem.surfaces.cli.render.output import plural
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip
+from gert.ecosystem.surfaces.cli.render.views.event_position import DEEPEST, last_segment, shown
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.path import ancestors
 from gert.kernel.events.payload import Payload
 
 TAIL: Final = 5

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from gert.ecosystem.surfaces.cli.live.backlog import Backlog
 from gert.ecosystem.surfaces.cli.live.running_steps import TAIL, Node, RunningSteps
-from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, LineRenderer, StyledText
 from gert.ecosystem.surfaces.cli.render.text import ASKED, BAD, DOUBTFUL, LIVELY, QUIET, QUOTED, clip, elapsed
+from gert.ecosystem.surfaces.cli.render.views.event_lines import INDENT, Line, LineRenderer, StyledText
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 

@@ -6,11 +6,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, listing
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.shared import SecretBlock
 from gert.kernel.runbook.finding import Finding, Path, error, note, warning
-from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.contracts import parameter_limits

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
+from gert.kernel.foundation.names import listing
 from gert.kernel.runbook.documents.steps import Lane, ParallelStep, Step
 from gert.kernel.runbook.finding import Finding, error, warning
-from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program, inner_lists, walk
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.flow import duplicate_labels

@@ -5,13 +5,12 @@ from typing import Any, Final
 
 from gert.errors import GertError, PatternError
 from gert.kernel.foundation.globs import split_path
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, Severity, error, warning
-from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program, ToolLookup
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tools import name_of

@@ -9,8 +9,8 @@ import click
 from gert.ecosystem.host.approvals.respond import Verdict, respond
 from gert.ecosystem.host.approvals.ticket_document import answered_document
 from gert.ecosystem.host.runs.place import Place, place_for
+from gert.ecosystem.surfaces.cli.render.governance.ticket_text import outcome, say_request
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_lines
-from gert.ecosystem.surfaces.cli.render.ticket_text import outcome, say_request
 
 _OPTIONS: Final = (
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),

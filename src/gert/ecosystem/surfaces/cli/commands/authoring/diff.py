@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from gert.ecosystem.host.scenarios.compare_scenarios import Compared, Comparison, compare, select_scenarios
-from gert.ecosystem.surfaces.cli.render.diff_markdown import markdown
-from gert.ecosystem.surfaces.cli.render.diff_text import print_comparison
+from gert.ecosystem.surfaces.cli.render.authoring.diff_markdown import markdown
+from gert.ecosystem.surfaces.cli.render.authoring.diff_text import print_comparison
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
 from gert.errors import UsageError
 

@@ -6,7 +6,7 @@ import click
 
 from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_file
 from gert.ecosystem.host.run.boundary import Crossing
-from gert.ecosystem.surfaces.cli.render.contract_text import (
+from gert.ecosystem.surfaces.cli.render.governance.contract_text import (
     RISK_COLOURS,
     VERDICT_COLOURS,
     effects_text,

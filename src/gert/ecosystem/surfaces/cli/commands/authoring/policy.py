@@ -8,6 +8,7 @@ import msgspec
 
 from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line, print_lines
 from gert.errors import Exit, UsageError
+from gert.kernel.foundation.names import listing
 
 
 @click.group(epilog="Example: gert policy test policies/ --coverage")
@@ -48,12 +49,12 @@ def test(
     of --policy apply, so a test has the same result everywhere.
     """
     from gert.ecosystem.host.policy.policy_tests import JudgedCase, PolicySuite, find_policy_tests
-    from gert.ecosystem.surfaces.cli.render.policy_text import coverage_lines
-    from gert.ecosystem.surfaces.cli.render.suite_report import Report, write_junit
+    from gert.ecosystem.surfaces.cli.render.authoring.suite_report import Report, write_junit
+    from gert.ecosystem.surfaces.cli.render.governance.policy_text import coverage_lines
 
     files = find_policy_tests(names or (".",))
     if not files:
-        where = ", ".join(f"`{name}`" for name in names) or "this folder"
+        where = listing(names) or "this folder"
         raise UsageError(f"no policy tests found in {where}", hint="name them `*.policy-test.yaml`")
     suite = PolicySuite(files, policies)
     report = Report(quiet=as_json, verbose=verbose)
@@ -90,7 +91,7 @@ def explain(names: tuple[str, ...], runbook: str | None, tool: str | None, contr
     With --runbook, the rest of its floor applies as well, as in a run. No step is executed.
     """
     from gert.ecosystem.host.policy import explain_policy as host
-    from gert.ecosystem.surfaces.cli.render import policy_text as text
+    from gert.ecosystem.surfaces.cli.render.governance import policy_text as text
 
     if sum(each is not None for each in (runbook, tool, contract)) > 1:
         raise UsageError("expected one of `--runbook`, `--tool` and `--contract`, found several", hint="pass only one")

@@ -19,8 +19,8 @@ from gert.ecosystem.host.scenarios.curate import (
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.host.scenarios.retrace import find_record, retrace
 from gert.ecosystem.host.scenarios.scaffold import scaffold
+from gert.ecosystem.surfaces.cli.render.authoring.scenario_text import documents, print_scenario
 from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
-from gert.ecosystem.surfaces.cli.render.scenario_text import documents, print_scenario
 from gert.ecosystem.surfaces.cli.render.table import Cell, print_table
 from gert.ecosystem.surfaces.cli.render.text import DOUBTFUL, GOOD, QUIET, clip
 from gert.errors import UsageError

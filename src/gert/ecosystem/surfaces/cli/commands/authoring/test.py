@@ -11,9 +11,10 @@ import msgspec
 from gert.ecosystem.host.scenarios.folders import find_scenarios
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
 from gert.ecosystem.surfaces.cli.options import seconds_of
+from gert.ecosystem.surfaces.cli.render.authoring.suite_report import Report, changes, write_junit
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_lines
-from gert.ecosystem.surfaces.cli.render.suite_report import Report, changes, write_junit
 from gert.errors import Exit, GertError, UsageError
+from gert.kernel.foundation.names import listing
 
 RUNBOOKS_PER_WORKER = 8
 """With fewer runbooks than this, starting a worker process costs more than it saves."""
@@ -65,7 +66,7 @@ def command(
     """
     folders = find_scenarios(names or (".",))
     if not folders:
-        where = ", ".join(f"`{name}`" for name in names) or "this folder"
+        where = listing(names) or "this folder"
         raise UsageError(f"no scenarios found in {where}", hint="create one with `gert scenario new RUNBOOK NAME`")
     options = SuiteOptions(
         named=tuple(os.path.abspath(name) for name in names),

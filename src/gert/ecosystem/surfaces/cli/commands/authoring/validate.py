@@ -58,7 +58,7 @@ def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quie
         if as_json or form == "json":
             print_json(validation_of(checked, counted, valid=ok, strict=strict, skipped=workspace.skipped))
         else:
-            from gert.ecosystem.surfaces.cli.render.sarif import sarif
+            from gert.ecosystem.surfaces.cli.render.authoring.sarif import sarif
 
             print_json(sarif(checked))
     else:

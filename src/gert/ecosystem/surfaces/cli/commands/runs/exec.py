@@ -17,10 +17,10 @@ from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
 from gert.ecosystem.surfaces.cli.options import seconds_of
-from gert.ecosystem.surfaces.cli.render.dry_run_view import DryRunView
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
-from gert.ecosystem.surfaces.cli.render.result import show
-from gert.ecosystem.surfaces.cli.render.step_results import StepResults
+from gert.ecosystem.surfaces.cli.render.runs.result import show
+from gert.ecosystem.surfaces.cli.render.runs.step_results import StepResults
+from gert.ecosystem.surfaces.cli.render.views.dry_run_view import DryRunView
 from gert.errors import UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import secret_names

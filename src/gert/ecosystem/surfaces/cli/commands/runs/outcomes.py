@@ -10,9 +10,9 @@ import click
 from gert.ecosystem.host.runs.outcome_scan import TRIAL, Scan, Sources, sources_for
 from gert.ecosystem.host.shapes.reports import OutcomesReport, RunbookOutcomesRow
 from gert.ecosystem.surfaces.cli.live.progress import progress
-from gert.ecosystem.surfaces.cli.render.outcome_rows import write_rows
-from gert.ecosystem.surfaces.cli.render.outcome_text import print_runbooks
 from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line
+from gert.ecosystem.surfaces.cli.render.runs.outcome_rows import write_rows
+from gert.ecosystem.surfaces.cli.render.runs.outcome_text import print_runbooks
 from gert.errors import InputError, UsageError
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.outcomes import OutcomeReport, Selection, distinct

@@ -8,8 +8,8 @@ import click
 
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.surfaces.cli.commands.runs.exec import Begin, approval_mode, checked_actor, drive_in_view
-from gert.ecosystem.surfaces.cli.render.result import show
-from gert.ecosystem.surfaces.cli.render.step_results import StepResults
+from gert.ecosystem.surfaces.cli.render.runs.result import show
+from gert.ecosystem.surfaces.cli.render.runs.step_results import StepResults
 
 _OPTIONS: Final = (
     click.option("--verbose", "-v", is_flag=True, help="Print the output of tools."),

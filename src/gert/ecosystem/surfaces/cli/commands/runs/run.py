@@ -20,7 +20,6 @@ from gert.ecosystem.surfaces.cli.commands.runs.run_ledger import artifacts, expo
 from gert.ecosystem.surfaces.cli.commands.runs.run_reports import cost, diff
 from gert.ecosystem.surfaces.cli.live.interrupt import interrupt_event
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, open_runs, parse_since, run_argument
-from gert.ecosystem.surfaces.cli.render.agent_timeline_text import MOST_SHOWN, as_data, timeline_lines
 from gert.ecosystem.surfaces.cli.render.output import (
     plural,
     print_error,
@@ -29,7 +28,7 @@ from gert.ecosystem.surfaces.cli.render.output import (
     print_line,
     print_lines,
 )
-from gert.ecosystem.surfaces.cli.render.run_text import (
+from gert.ecosystem.surfaces.cli.render.runs.run_text import (
     FIRM,
     HEADINGS,
     SPARE,
@@ -38,9 +37,10 @@ from gert.ecosystem.surfaces.cli.render.run_text import (
     as_document,
     row,
 )
-from gert.ecosystem.surfaces.cli.render.step_results import recorded_steps, step_line
+from gert.ecosystem.surfaces.cli.render.runs.step_results import recorded_steps, step_line
 from gert.ecosystem.surfaces.cli.render.table import print_table
-from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
+from gert.ecosystem.surfaces.cli.render.views.agent_timeline_text import MOST_SHOWN, as_data, timeline_lines
+from gert.ecosystem.surfaces.cli.render.views.timeline import print_timeline
 from gert.errors import GertError, TraceError
 from gert.kernel.events.envelope import Envelope, decode
 

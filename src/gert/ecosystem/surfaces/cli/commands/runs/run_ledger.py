@@ -15,7 +15,7 @@ from gert.ecosystem.host.shapes.reports import VerifiedRun
 from gert.ecosystem.surfaces.cli.commands.runs.trace import write_out
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
-from gert.ecosystem.surfaces.cli.render.run_text import COLOURS
+from gert.ecosystem.surfaces.cli.render.runs.run_text import COLOURS
 from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.errors import UsageError

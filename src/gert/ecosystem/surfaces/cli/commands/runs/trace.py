@@ -108,7 +108,7 @@ def show(trace: Trace, verbose: bool, as_json: bool) -> int:
     if as_json:
         _print_json(readable)
     else:
-        from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
+        from gert.ecosystem.surfaces.cli.render.views.timeline import print_timeline
 
         print_timeline(readable, verbose=verbose)
     return 0 if readable.count else 1

@@ -18,7 +18,7 @@ from gert.ecosystem.surfaces.cli.commands.runs.exec import approval_mode, checke
 from gert.ecosystem.surfaces.cli.commands.tools.runner_options import ledger_options, open_project
 from gert.ecosystem.surfaces.cli.options import seconds_of
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_pair
-from gert.ecosystem.surfaces.cli.render.result import show as show_result
+from gert.ecosystem.surfaces.cli.render.runs.result import show as show_result
 from gert.ecosystem.surfaces.cli.render.text import BAD, DOUBTFUL, GOOD
 from gert.errors import Refused
 from gert.kernel.foundation.text import printable

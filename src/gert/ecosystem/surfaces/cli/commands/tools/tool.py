@@ -28,7 +28,7 @@ def command() -> None:
 @_as_json
 def list_command(names: tuple[str, ...], as_json: bool) -> int:
     """List the tools of the project: where they are, how they are called, and the risk of their actions."""
-    from gert.ecosystem.surfaces.cli.render.tool_text import print_tools
+    from gert.ecosystem.surfaces.cli.render.authoring.tool_text import print_tools
 
     found = find_tools(names)
     if as_json:
@@ -46,7 +46,7 @@ def list_command(names: tuple[str, ...], as_json: bool) -> int:
 @_as_json
 def show(name: str, action: str | None, as_json: bool) -> int:
     """Show a tool: its program or server, and the contract and risk of each action."""
-    from gert.ecosystem.surfaces.cli.render.tool_text import print_action, print_tool
+    from gert.ecosystem.surfaces.cli.render.authoring.tool_text import print_action, print_tool
     from gert.kernel.foundation.names import suggestion
 
     [found, *others] = find_tools([name])
@@ -81,7 +81,7 @@ def check(names: tuple[str, ...], offline: bool, as_json: bool) -> int:
     Without names, gert checks every tool of the project.
     """
     from gert.ecosystem.host.tools.check_tools import check_tool
-    from gert.ecosystem.surfaces.cli.render.tool_text import print_check
+    from gert.ecosystem.surfaces.cli.render.authoring.tool_text import print_check
 
     found = find_tools(names)
     results = []
@@ -118,7 +118,7 @@ def import_command(place: str, name: str | None, output: str | None, headers: tu
     Importing again keeps the contracts that you reviewed.
     """
     from gert.ecosystem.host.tools.import_mcp import import_mcp
-    from gert.ecosystem.surfaces.cli.render.tool_text import import_json, print_import
+    from gert.ecosystem.surfaces.cli.render.authoring.tool_text import import_json, print_import
 
     imported = asyncio.run(import_mcp(place, name=name, output=output, headers=headers, environ=os.environ))
     if as_json:

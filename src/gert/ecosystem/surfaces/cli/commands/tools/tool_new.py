@@ -53,7 +53,7 @@ def new(
     on it.
     """
     from gert.ecosystem.host.tools.new_tool import Claims, new_tool
-    from gert.ecosystem.surfaces.cli.render.try_text import print_new
+    from gert.ecosystem.surfaces.cli.render.authoring.try_text import print_new
 
     made = new_tool(
         name,
@@ -108,7 +108,7 @@ def try_(
     it prints their tickets instead. ACTION may be left out if the tool has only one.
     """
     from gert.ecosystem.host.tools.try_action import TryOptions, try_action
-    from gert.ecosystem.surfaces.cli.render.try_text import print_tried
+    from gert.ecosystem.surfaces.cli.render.authoring.try_text import print_tried
 
     options = TryOptions(
         tool=tool,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gert.kernel.foundation.names import did_you_mean, suggestion
+from gert.kernel.foundation.names import did_you_mean, listing, suggestion
 from gert.kernel.governance.network import read_address, read_network
 from gert.kernel.runbook.documents.project import Config
 from gert.kernel.runbook.documents.skill import PLACE, HttpBlock, SecretsPolicy, Skill
@@ -147,7 +147,7 @@ def _templates(skill: Skill) -> Iterator[Finding]:
     for path, template in _marked_templates(skill):
         for reference in _secret_references(template):
             if len(reference.path) != 2 or reference.path[1] not in known:
-                listed = ", ".join(f"`.secret.{name}`" for name in sorted(known)) or "it declares none"
+                listed = listing(f".secret.{name}" for name in sorted(known)) or "it declares none"
                 yield at_offset(reference.offset, error("D79", path, "expected the name of a required secret", listed))
         yield from _declared(skill, path, template)
     for path, template in _open_templates(skill):

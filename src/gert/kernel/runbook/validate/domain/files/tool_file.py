@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gert.kernel.foundation.names import did_you_mean, suggestion
+from gert.kernel.foundation.names import did_you_mean, listing, suggestion
 from gert.kernel.governance.contract import Contract, resolve
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.tighten import relaxations
 from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, ExtractBlock, Tool
 from gert.kernel.runbook.finding import Finding, Path, at_offset, error, note, warning
-from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import declared
 from gert.kernel.runbook.validate.domain.contracts import (
     contract_limits,

@@ -9,7 +9,7 @@ import click
 
 from gert.ecosystem.host.tools.new_tool import NewTool
 from gert.ecosystem.host.tools.try_action import Tried
-from gert.ecosystem.surfaces.cli.render.contract_text import RISK_COLOURS
+from gert.ecosystem.surfaces.cli.render.governance.contract_text import RISK_COLOURS
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, QUIET, clip, tidy, value_text
 from gert.kernel.foundation.text import printable, with_marked_newlines

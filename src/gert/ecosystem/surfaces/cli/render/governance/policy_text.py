@@ -9,7 +9,7 @@ import click
 from gert.ecosystem.host.config.policies import PolicySource
 from gert.ecosystem.host.policy.explain_policy import Ruling
 from gert.ecosystem.host.policy.policy_tests import CoveredPolicy
-from gert.ecosystem.surfaces.cli.render.contract_text import RISK_COLOURS, VERDICT_COLOURS, needs_text
+from gert.ecosystem.surfaces.cli.render.governance.contract_text import RISK_COLOURS, VERDICT_COLOURS, needs_text
 from gert.ecosystem.surfaces.cli.render.output import plural
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.text import printable

@@ -9,7 +9,7 @@ import msgspec
 from gert.ecosystem.host.tools.check_tools import CheckedTool
 from gert.ecosystem.host.tools.find_tools import FoundTool, ToolAction
 from gert.ecosystem.host.tools.import_mcp import ImportedFile
-from gert.ecosystem.surfaces.cli.render.contract_text import RISK_COLOURS, effects_text, parameter_text
+from gert.ecosystem.surfaces.cli.render.governance.contract_text import RISK_COLOURS, effects_text, parameter_text
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, clip

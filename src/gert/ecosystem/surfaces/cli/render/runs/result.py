@@ -12,7 +12,7 @@ from gert.ecosystem.surfaces.cli.render.output import (
     print_lines,
     print_warning,
 )
-from gert.ecosystem.surfaces.cli.render.step_results import StepResults
+from gert.ecosystem.surfaces.cli.render.runs.step_results import StepResults
 from gert.errors import Exit
 from gert.kernel.events.runbook import Outcome
 from gert.kernel.foundation.text import path_text, printable

@@ -4,13 +4,13 @@ Steps are indented as they are nested. Lanes are different: their lines arrive i
 does not show which lane a line belongs to. Inside lanes every name begins with its lane.
 """
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.path import ancestors
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.text import path_text
 
@@ -76,18 +76,6 @@ class Positions:
 
     def _fork_around(self, path: str) -> str | None:
         return next((outer for outer in reversed(list(ancestors(path))) if outer in self._lanes), None)
-
-
-def ancestors(path: str) -> Iterator[str]:
-    """Iterate over the ancestors of a path from the inside out: `a[2]`, then `a`, for `a[2]/b`."""
-    for _ in range(2 * DEEPEST):
-        if path.endswith("]"):
-            path = path[: path.rfind("[")]
-        elif "/" in path:
-            path = path[: path.rfind("/")]
-        else:
-            return
-        yield path
 
 
 def depth_of(path: str) -> int:

@@ -17,8 +17,8 @@ from tests.stored_runs import store_notes, store_run
 from gert.ecosystem.surfaces.cli.live import progress as progressing
 from gert.ecosystem.surfaces.cli.live.progress import Progress
 from gert.ecosystem.surfaces.cli.main import main
-from gert.ecosystem.surfaces.cli.render.outcome_rows import cell
-from gert.ecosystem.surfaces.cli.render.outcome_text import bar, percent_text
+from gert.ecosystem.surfaces.cli.render.runs.outcome_rows import cell
+from gert.ecosystem.surfaces.cli.render.runs.outcome_text import bar, percent_text
 
 NOW = datetime.now(UTC)
 Output = pytest.CaptureFixture[str]
@@ -381,7 +381,7 @@ class TestProgress:
         reading.clear()
         assert stream.getvalue() == "\r\x1b[Kreading traces: 10 MB\r\x1b[K"
 
-    def test_where_nobody_watches_nothing_is_shown(self, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_terminal_no_progress_is_shown(self, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(progressing, "PATIENCE", 0.0)
         with progressing.progress() as reading:
             reading.on_read(1)

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed
-from gert.ecosystem.surfaces.cli.render.event_position import Positions, ancestors
 from gert.ecosystem.surfaces.cli.render.events import describe
 from gert.ecosystem.surfaces.cli.render.events.failures import Failures
 from gert.ecosystem.surfaces.cli.render.events.steps import does_text
 from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Description, Subject
+from gert.ecosystem.surfaces.cli.render.views.event_position import Positions
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.path import ancestors
 from gert.kernel.events.payload import Payload
 
 INDENT: Final = "  "

@@ -14,6 +14,7 @@ from gert.ecosystem.host.runs.details import agent_facts
 from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.host.shapes.runs import RunRow
+from gert.ecosystem.surfaces.cli.render.governance.ticket_text import answered_text
 from gert.ecosystem.surfaces.cli.render.output import folded, near_path, plural
 from gert.ecosystem.surfaces.cli.render.table import Cell
 from gert.ecosystem.surfaces.cli.render.text import (
@@ -29,7 +30,6 @@ from gert.ecosystem.surfaces.cli.render.text import (
     took_text,
     value_text,
 )
-from gert.ecosystem.surfaces.cli.render.ticket_text import answered_text
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.text import one_line, path_text, printable
 from gert.kernel.ledger.runner_fold import RunnerSnapshot

@@ -8,9 +8,9 @@ from typing import Any
 from gert.ecosystem.host.config.machine.platform import platform
 from gert.ecosystem.host.run.observer import SilentObserver
 from gert.ecosystem.host.run.world.worlds import why_skipped
-from gert.ecosystem.surfaces.cli.render.event_lines import INDENT
-from gert.ecosystem.surfaces.cli.render.event_position import Positions
 from gert.ecosystem.surfaces.cli.render.text import clip
+from gert.ecosystem.surfaces.cli.render.views.event_lines import INDENT
+from gert.ecosystem.surfaces.cli.render.views.event_position import Positions
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import GovernanceDecision, StepComplete, StepStart

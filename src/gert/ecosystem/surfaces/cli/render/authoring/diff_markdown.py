@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gert.ecosystem.host.scenarios.compare_scenarios import Comparison
-from gert.ecosystem.surfaces.cli.render.diff_text import notes, sections, verdict
+from gert.ecosystem.surfaces.cli.render.authoring.diff_text import notes, sections, verdict
 from gert.ecosystem.surfaces.cli.render.text import clip
 
 _SIGN: Final = re.compile(r"[^A-Za-z0-9 (),→…-]", re.ASCII)

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, StyledText, description_lines
-from gert.ecosystem.surfaces.cli.render.event_position import Positions
 from gert.ecosystem.surfaces.cli.render.events import describe
 from gert.ecosystem.surfaces.cli.render.events.agent import is_agent
 from gert.ecosystem.surfaces.cli.render.events.failures import Failures
@@ -25,6 +23,8 @@ from gert.ecosystem.surfaces.cli.render.text import (
     outcome_text,
     value_text,
 )
+from gert.ecosystem.surfaces.cli.render.views.event_lines import INDENT, Line, StyledText, description_lines
+from gert.ecosystem.surfaces.cli.render.views.event_position import Positions
 from gert.errors import TraceError
 from gert.kernel.events import runbook as says
 from gert.kernel.events import runner

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.surfaces.cli.render.timeline import print_timeline
+from gert.ecosystem.surfaces.cli.render.views.timeline import print_timeline
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload, to_data
@@ -105,7 +105,7 @@ def test_lanes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(
             [raw("run_complete", {"status": "fine"})],
             "incomplete: its `run_complete` cannot be read",
-            id="with an end nobody can read",
+            id="with an end that cannot be read",
         ),
         pytest.param([event(END)], "not signed", id="not signed"),
         pytest.param(
@@ -144,9 +144,7 @@ def test_no_events_are_said_to_be_none(capsys: pytest.CaptureFixture[str]) -> No
         pytest.param(raw("x", {}, timestamp="2026-02-28T14:30:00"), "          ?  · x", id="at a time without a zone"),
     ],
 )
-def test_an_event_somebody_else_wrote_is_shown_as_it_is(
-    capsys: pytest.CaptureFixture[str], each: Envelope, line: str
-) -> None:
+def test_a_malformed_event_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], each: Envelope, line: str) -> None:
     assert lines_of(capsys, each)[3] == line
 
 

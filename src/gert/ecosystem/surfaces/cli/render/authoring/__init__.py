@@ -1,0 +1,1 @@
+"""What authors read: findings, changes, scenarios, test reports and tools."""

@@ -1,0 +1,1 @@
+"""Contracts, policies and tickets as text."""

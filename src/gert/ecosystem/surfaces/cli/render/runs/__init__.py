@@ -1,0 +1,1 @@
+"""Runs as text, JSON and rows: their result, their steps, and outcomes of many."""
