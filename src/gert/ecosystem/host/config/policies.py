@@ -71,7 +71,7 @@ def read_policies(workspace: Workspace, paths: Iterable[str]) -> list[PolicySour
     for path in policy_files(paths):
         # An invalid path is reported when the file is read.
         files.setdefault(path if "\0" in path else os.path.realpath(path), path)
-    checked = [require_sound(workspace.check(path, kind="policy")) for path in files.values()]
+    checked = [require_sound(workspace.check(path, kind="policy", alone=True)) for path in files.values()]
     return [PolicySource(each, policy_file(each.document.model)) for each in checked]
 
 
