@@ -321,7 +321,7 @@ class Workspace:
     def skill_files(self, folder: str) -> list[str]:
         """The files of skills of the project of a folder, and the bundled ones."""
         files = dict.fromkeys(skill_files(self._skill_folders(folder)))
-        return [*files, *(path for path in self._stored if path.endswith(SKILL_SUFFIX) and self._is_stored(path))]
+        return [*files, *(path for path in self._stored if path.endswith(SKILL_SUFFIX) and self.is_stored(path))]
 
     def _skill_folders(self, folder: str) -> Iterator[str]:
         yield os.path.join(self.project_root(folder) or self.working, SKILLS)
@@ -344,7 +344,7 @@ class Workspace:
             if file is None or self._shown(file) in searched:
                 continue
             searched.append(self._shown(file))
-            if self._is_open(file) and (is_file(file) or self._is_stored(file)):
+            if self._is_open(file) and (is_file(file) or self.is_stored(file)):
                 return ToolLookup(entry, tuple(searched), self._shown(file), self._tool(file))
         return ToolLookup(entry, tuple(searched))
 
@@ -364,9 +364,9 @@ class Workspace:
         return self.program(runbook).program if runbook is not None else None
 
     def _source(self, file: str) -> bytes:
-        return self._stored[os.path.abspath(file)] if self._is_stored(file) else read_document(file)
+        return self._stored[os.path.abspath(file)] if self.is_stored(file) else read_document(file)
 
-    def _is_stored(self, file: str) -> bool:
+    def is_stored(self, file: str) -> bool:
         """Whether a file no longer exists and its bytes are on record; an existing file is read and compared."""
         return os.path.abspath(file) in self._stored and not os.path.lexists(file)
 
