@@ -78,8 +78,8 @@ def misspelling(word: str, candidates: Iterable[str]) -> str | None:
     """
     if len(word) > _MAX_WORD:
         return None
-    known = (name for name in islice(candidates, _MAX_CANDIDATES) if abs(len(name) - len(word)) <= _MAX_SLIP)
-    return next((name for name in known if name != word and _is_slip(name, word)), None)
+    near = (name for name in candidates if abs(len(name) - len(word)) <= _MAX_SLIP and name != word)
+    return next((name for name in islice(near, _MAX_CANDIDATES) if _is_slip(name, word)), None)
 
 
 def _is_slip(name: str, word: str) -> bool:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.quickly import quickly
 
 from gert.ecosystem.host.config import workspace as workspaces
 from gert.ecosystem.host.config.policies import read_policies
@@ -148,10 +149,12 @@ def test_a_run_does_not_read_the_tools_of_the_project_to_read_its_policies(
 
 
 def test_a_long_policy_in_a_large_project_is_compared_in_time(place: Place) -> None:
-    from tests.quickly import quickly
-
     for number in range(50):
         place.write(f"tools/t{number}.tool.yaml", TOOL % (f"t{number}", ", ".join(f"w{number}x{n}" for n in range(50))))
     rules = [f"{{writes: [w{number}y, z{number}], action: deny}}" for number in range(3_000)]
+    many = ", ".join(f"u{number}x" for number in range(20_000))
     with quickly():
         assert place.rules(*rules) == []
+    with quickly():
+        [found] = place.rules(f"{{writes: [{many}], action: allow}}")
+    assert len(found.message) < 200

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
+from itertools import islice
 from operator import or_
 from typing import Final
 
 import msgspec
 
 from gert.kernel.foundation.names import misspelling, suggestion
+from gert.kernel.foundation.text import one_line
 from gert.kernel.governance.contract import UNKNOWN
 from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
@@ -30,6 +32,7 @@ WITHOUT_A_STEP: Final = tuple(
 # A policy may have a million tags; beyond these, misspellings are not searched for.
 MAX_SEARCHED: Final = 1000
 MAX_LISTED: Final = 5
+MAX_NAME: Final = 60
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -65,7 +68,7 @@ class Known:
 
 
 def governed_by(program: Program) -> Governed:
-    """Return the contracts of a runbook's steps and tools; what a runner of an extension calls is not known."""
+    """Return the contracts of a runbook's steps; what a runner of an extension calls is not known."""
     found = {ContractTags.of(contract) for step in program.steps if (contract := program.contract_of(step)) is not None}
     # A rule is matched against the contract of the tool as well, without what the step adds to it.
     steps = (step for step in program.steps if isinstance(step, ToolStep))
@@ -87,15 +90,13 @@ def unmatched_rules(governance: GovernanceBlock, governed: Governed, among: str)
     word is no mistake by itself.
     """
     known = Known((*WITHOUT_A_STEP, *governed.contracts))
-    searched = 0
+    left = MAX_SEARCHED
     for index, rule in enumerate(governance.rules):
         asked = list(_asked(rule))
         matched = known.is_matched(asked)
         misspelt = False
-        for each, at in _unused(asked, known) if searched < MAX_SEARCHED else ():
-            searched += 1
-            others = (word for word in known.words[each.name] if word not in each.tags)
-            meant = misspelling(each.tags[at].lower(), others)
+        for each, at, meant in islice(_unused(asked, known), left):
+            left -= 1
             if meant is not None:
                 misspelt = True
                 said = f"only in part: no {among}" if matched else f"no {among}: none"
@@ -114,9 +115,14 @@ def _asked(rule: RuleBlock) -> Iterator[Asked]:
             yield from (Asked(block, name, tags) for name in VERBS if (tags := getattr(block, name)))
 
 
-def _unused(asked: Iterable[Asked], known: Known) -> Iterator[tuple[Asked, int]]:
-    """Yield the tags that no contract has, by their index."""
-    return ((each, at) for each in asked for at, tag in enumerate(each.tags) if not known.has(each.name, tag))
+def _unused(asked: Iterable[Asked], known: Known) -> Iterator[tuple[Asked, int, str | None]]:
+    """Yield the tags that no contract has, by their index, with the tag that is meant; none if that is listed too."""
+    for each in asked:
+        listed = {tag.lower() for tag in each.tags}
+        for at, tag in enumerate(each.tags):
+            if not known.has(each.name, tag):
+                meant = misspelling(tag.lower(), known.words[each.name])
+                yield each, at, meant if meant not in listed else None
 
 
 def _unmatched(rule: RuleBlock, index: int, asked: list[Asked], known: Known, among: str) -> Finding:
@@ -138,4 +144,4 @@ def _hint(asked: Asked, known: Known) -> str:
 
 
 def _name(rule: RuleBlock, index: int) -> str:
-    return f"`{rule.name}`" if rule.name else str(index + 1)
+    return f"`{one_line(rule.name, MAX_NAME)}`" if rule.name else str(index + 1)
