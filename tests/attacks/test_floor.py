@@ -280,7 +280,7 @@ ROW: list[tuple[str, Callable[[Project], str], str]] = [
     ("a policy in a folder called like a text", hidden("policies/notes.md/deny.yaml"), "denied by floor rule 1"),
     ("a policy behind a link, and a link that goes round", linked, "denied by floor rule 1"),
     ("an empty policy", broken(lambda at: (at / "deny.yaml").write_text("")), "deny.yaml:1:1"),
-    ("a folder of policies that was removed", broken(shutil.rmtree), "there is no file"),
+    ("a folder of policies that was removed", broken(shutil.rmtree), "there is no policy at"),
     ("a policy that leads nowhere", broken(lambda at: (at / "deny.yaml").symlink_to("gone")), "there is no file"),
     ("a folder that leads nowhere", broken(lambda at: (at / "more").symlink_to("gone")), "but is not a policy"),
     ("a link to itself", broken(lambda at: (at / "deny.yaml").symlink_to("deny.yaml")), "cannot be read"),

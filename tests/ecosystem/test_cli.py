@@ -82,7 +82,69 @@ class TestValidate:
             "message": "expected one of `resolved`, `escalated`, `no_action`, `needs_rca`, found the text `solved`",
             "hint": "did you mean `resolved`?",
         }
-        assert report["summary"] == {"errors": 1, "warnings": 0, "notes": 0, "skipped": 0}
+        assert report["summary"] == {"errors": 1, "warnings": 0, "notes": 0, "skipped": 0, "unfinished": 1}
+
+    def test_errors_that_prevent_further_checks_are_said_once_at_the_end(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        sources = {
+            "a.yaml": BROKEN,
+            "b.yaml": GOOD.replace("steps:", "stepz:"),
+            "c.yaml": GOOD,
+            "d.yaml": GOOD.replace("  - {type: end", "  - {type: end, id: step"),
+        }
+        for name, source in sources.items():
+            (folder / name).write_text(source)
+        assert main(["validate", *sources]) == 1
+        last = "fix the errors first: they prevented further checks of 2 files"
+        assert capsys.readouterr().out.splitlines()[-1] == last
+        assert main(["validate", *sources, "--json"]) == 1
+        assert json.loads(capsys.readouterr().out)["summary"]["unfinished"] == 2
+        assert main(["validate", "d.yaml"]) == 1
+        assert "further checks" not in capsys.readouterr().out
+
+    def test_a_hint_says_what_to_write(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        meta = "meta: {name: t, timeout: 300, inputs: {a: {type: integer}, b: {type: dict}}}"
+        (folder / "a.yaml").write_text(GOOD.replace("meta: {name: t}", meta))
+        (folder / "b.policy.yaml").write_text(
+            "apiVersion: policy/v0\nmeta: {name: b}\ngovernance:\n"
+            "  rules: [{risk: high, action: require-approval, approval_timeout: 5m}]\n"
+        )
+        assert main(["validate", "a.yaml", "b.policy.yaml", "--json"]) == 1
+        found = [each for file in json.loads(capsys.readouterr().out)["files"] for each in file["findings"]]
+        assert {each["path"]: each["hint"] for each in found} == {
+            "meta.timeout": "write `300s` for seconds",
+            "meta.inputs.a.type": "did you mean `int`?",
+            "meta.inputs.b.type": "did you mean `object`?",
+            "governance.rules[0].approval_timeout": (
+                "it applies to all rules: move `approval_timeout` to `governance`, beside `rules`"
+            ),
+        }
+
+    def test_a_rule_that_matches_nothing_because_of_a_typo_fails_only_when_strict(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "policies").mkdir()
+        (folder / "tools").mkdir()
+        (folder / "gert-project.yaml").write_text("name: p\npolicies: [policies]\n")
+        (folder / "tools" / "cache.tool.yaml").write_text(
+            "apiVersion: tool/v0\nmeta: {name: cache, transport: stdio, binary: x}\n"
+            "contract: {effects: [filesystem], writes: [cache]}\nactions: {clear: {argv: [x]}}\n"
+        )
+        policy = folder / "policies" / "a.policy.yaml"
+        text = (
+            "apiVersion: policy/v0\nmeta: {name: a}\ngovernance:\n  rules:\n"
+            "    - {writes: [caches], action: require-approval}\n    - {default: require-approval}\n"
+        )
+        policy.write_text(text)
+        assert main(["validate", "."]) == 0
+        assert "policies/a.policy.yaml:5:17: warning[D57]: rule 1 matches no tool" in capsys.readouterr().out
+        assert main(["validate", ".", "--strict"]) == 1
+        policy.write_text(text.replace("caches", "cache"))
+        assert main(["validate", ".", "--strict"]) == 0
+        policy.write_text(text.replace("caches", "billing"))
+        assert main(["validate", ".", "--strict"]) == 0
+        assert "note[D57]: rule 1 matches no tool" in capsys.readouterr().out
 
     def test_sarif_says_the_same(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "ä b.yaml").write_text(BROKEN)
@@ -157,7 +219,7 @@ class TestValidate:
             done = subprocess.run([*GERT, *arguments], capture_output=True, env=environment, timeout=60, check=False)
             assert (done.returncode, done.stderr) == (1, b"")
             outputs.append(done.stdout)
-        assert outputs[0].splitlines()[-1] == "\\u2717 ä.yaml (runbook)".encode("latin-1")
+        assert outputs[0].splitlines()[-2] == "\\u2717 ä.yaml (runbook)".encode("latin-1")
         assert json.loads(outputs[1].decode("ascii"))["files"][0]["file"] == "ä.yaml"
 
     def test_the_searched_places_are_in_the_error(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -375,8 +437,8 @@ class TestExplain:
     @pytest.mark.parametrize(
         ("policies", "message"),
         [
-            pytest.param("[gone.yaml]", "there is no file", id="a missing policy"),
-            pytest.param("[empty]", "there are no policies", id="an empty folder"),
+            pytest.param("[gone.yaml]", "gert-project.yaml:2:12: there is no policy at", id="a missing policy"),
+            pytest.param("[empty]", "gert-project.yaml:2:12: there are no policies", id="an empty folder"),
             pytest.param("[books/a.yaml]", "expected `policy/v0`", id="a runbook for a policy"),
         ],
     )

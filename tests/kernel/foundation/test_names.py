@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.foundation.names import did_you_mean, is_safe_name, listing
+from gert.kernel.foundation.names import did_you_mean, is_safe_name, listing, misspelling
 
 
 @pytest.mark.parametrize("text", ["run-2026-02-28-001", "20260228T143000Z_a1", "a.b", "console", "com", "x" * 128])
@@ -75,3 +75,30 @@ def test_a_suggestion_is_a_candidate(word: str, candidates: list[str]) -> None:
 )
 def test_a_list_of_names_says_how_many_more_there_are(words: list[str], text: str) -> None:
     assert listing(words, 2) == text
+
+
+@pytest.mark.parametrize(
+    ("word", "candidates", "meant"),
+    [
+        pytest.param("caches", ["cache"], "cache", id="a plural"),
+        pytest.param("process", ["processes"], "processes", id="a singular"),
+        pytest.param("vms", ["vm"], "vm", id="a short plural"),
+        pytest.param("netwrok", ["network"], "network", id="two letters swapped"),
+        pytest.param("kubernets", ["kubernetes"], "kubernetes", id="a letter missing"),
+        pytest.param("databbase", ["database"], "database", id="a letter too many"),
+        pytest.param("datavase", ["database"], "database", id="another letter"),
+        pytest.param("cache_entries", ["cache-entries"], "cache-entries", id="another separator"),
+        pytest.param("prod.databse", ["prod.database"], "prod.database", id="one part of several"),
+        pytest.param("cache", ["cache"], None, id="the word itself"),
+        pytest.param("prod", ["pods"], None, id="two letters off"),
+        pytest.param("data", ["date"], None, id="another letter of a short word"),
+        pytest.param("state", ["stage"], None, id="another short word"),
+        pytest.param("eu-west", ["eu-east", "us-west"], None, id="another region"),
+        pytest.param("node-1", ["node-2", "node-11"], None, id="another number"),
+        pytest.param("production", ["staging"], None, id="another word"),
+        pytest.param("s", [""], None, id="nothing"),
+        pytest.param("x" * 100, ["x" * 99], None, id="too long"),
+    ],
+)
+def test_misspellings(word: str, candidates: list[str], meant: str | None) -> None:
+    assert misspelling(word, candidates) == meant

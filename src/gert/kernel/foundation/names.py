@@ -25,6 +25,10 @@ _RESERVED = frozenset({"con", "prn", "aux", "nul"}) | {
 _MAX_WORD = 64
 _MAX_CANDIDATES = 500
 _MAX_COMPARED = 8
+_MAX_SLIP = 3
+_MIN_SLIP = 4
+_MIN_REPLACED = 6
+_PARTS = re.compile(r"[^a-z0-9]+")
 
 
 def is_safe_name(text: str) -> bool:
@@ -71,6 +75,38 @@ def listing(words: Iterable[object], most: int = 30) -> str:
     """List names for a message, in the given order: at most so many, and how many more there are."""
     names = [f"`{word}`" for word in words]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def misspelling(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that a word is almost certainly a misspelling of: one letter off, or another number.
+
+    Stricter than `did_you_mean`: `eu-west` is not a misspelling of `eu-east`, nor `node-1` of `node-2`.
+    """
+    if len(word) > _MAX_WORD:
+        return None
+    near = (name for name in candidates if abs(len(name) - len(word)) <= _MAX_SLIP and name != word)
+    return next((name for name in islice(near, _MAX_CANDIDATES) if _is_slip(name, word)), None)
+
+
+def _is_slip(name: str, word: str) -> bool:
+    if _fold(name) == _fold(word):
+        return True
+    parts, others = _PARTS.split(name.lower()), _PARTS.split(word.lower())
+    differing = [pair for pair in zip(parts, others, strict=False) if pair[0] != pair[1]]
+    return len(parts) == len(others) and len(differing) == 1 and _is_one_letter_off(*differing[0])
+
+
+def _is_one_letter_off(one: str, other: str) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    if longer in (shorter + "s", shorter + "es"):
+        return bool(shorter)
+    # Short words that differ in a letter are often both meant, as are numbers.
+    if len(longer) < _MIN_SLIP or not (one.isalpha() and other.isalpha()):
+        return False
+    difference = _difference(one, other)
+    if len(shorter) < len(longer):
+        return difference == 1
+    return (difference == 1 and len(longer) >= _MIN_REPLACED) or (difference == 2 and sorted(one) == sorted(other))
 
 
 def _difference(name: str, word: str) -> int:

@@ -81,6 +81,12 @@ class Document(msgspec.Struct, frozen=True):
         """Whether no finding is an error."""
         return all(finding.severity < Severity.ERROR for finding in self.findings)
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether every phase of validation was run: errors of one phase prevent the next."""
+        wrong = (finding.rule[0] for finding in self.findings if finding.severity is Severity.ERROR)
+        return self.model is not None and "J" not in wrong
+
 
 def is_foreign(document: Document, file_name: str, *, is_expected: bool = False) -> bool:
     """Return whether a file found in a folder is not a gert document.

@@ -159,22 +159,11 @@ class Program:
 
     def contract_of_action(self, tool: Tool, action: ActionBlock) -> Contract:
         """Return the contract of an action: of its skill, if it calls one, then of the tool, then its own."""
-        outer = self._skill_contract(action) if tool.meta.transport == RUNNER else NOTHING
-        return resolve(outer, declared(tool.contract), declared(action.contract))
+        return contract_of_action(tool, action, self.skill_of(action))
 
     def skill_of(self, action: ActionBlock) -> Skill | None:
         """Return the skill that an action names, if it was found and is valid."""
-        lookup = self.skills.get(action.skill or "")
-        return lookup.skill if lookup is not None else None
-
-    def _skill_contract(self, action: ActionBlock) -> Declared:
-        """Return the contract of an action's skill: the outermost layer, which the tool can only tighten."""
-        skill = self.skill_of(action)
-        if skill is None:
-            return NOTHING
-        said = skill.contract.declared()
-        # Nothing is executed, so there is nothing that outputs could be taken from.
-        return msgspec.structs.replace(said, outputs={}) if action.is_authorized_only else said
+        return skill_named(self.skills, action)
 
     def outputs_of(self, step: Step) -> Mapping[str, Parameter]:
         """Return the outputs that a step can set: for a `stdio` action, those it extracts."""
@@ -222,6 +211,25 @@ class Program:
 
 
 _ASSERT: Final = msgspec.structs.replace(ASSERT_CONTRACT, outputs={"passed": PASSED})
+
+
+def contract_of_action(tool: Tool, action: ActionBlock, skill: Skill | None) -> Contract:
+    """Return the contract of an action: of its skill, if it calls one, then of the tool, then its own."""
+    outer = _skill_contract(skill, action) if skill is not None and tool.meta.transport == RUNNER else NOTHING
+    return resolve(outer, declared(tool.contract), declared(action.contract))
+
+
+def skill_named(skills: Mapping[str, SkillLookup], action: ActionBlock) -> Skill | None:
+    """Return the skill that an action names, if it was found and is valid."""
+    lookup = skills.get(action.skill or "")
+    return lookup.skill if lookup is not None else None
+
+
+def _skill_contract(skill: Skill, action: ActionBlock) -> Declared:
+    """Return the contract of an action's skill: the outermost layer, which the tool can only tighten."""
+    said = skill.contract.declared()
+    # Nothing is executed, so there is nothing that outputs could be taken from.
+    return msgspec.structs.replace(said, outputs={}) if action.is_authorized_only else said
 
 
 def skills_named(tools: Iterable[Tool]) -> list[str]:

@@ -179,3 +179,33 @@ def test_the_first_error_of_a_document_is_told_with_its_place(place: Place) -> N
     with pytest.raises(DocumentError, match=r"bad\.yaml:3:") as caught:
         place.floor(bad)
     assert f"gert validate {bad}" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "line"),
+    [
+        pytest.param("[gone.yaml]", "[]", "gert-project.yaml:2:12", id="of the project"),
+        pytest.param("[]", "[gone.yaml]", "outer/gert-project.yaml:2:12", id="of the project around it"),
+    ],
+)
+def test_a_policy_that_is_missing_is_reported_with_the_line_that_names_it(
+    tmp_path: Path, inner: str, outer: str, line: str
+) -> None:
+    place = Place(tmp_path / "outer" / "p")
+    place.write("gert-project.yaml", f"{PROJECT}policies: {inner}\n")
+    place.write("../gert-project.yaml", f"name: outer\npolicies: {outer}\n")
+    with pytest.raises(UsageError) as caught:
+        place.floor()
+    assert f"{line}: there is no policy at `" in caught.value.message
+    assert caught.value.message.endswith("gone.yaml`")
+
+
+def test_a_policy_on_record_replaces_one_that_was_removed(place: Place) -> None:
+    path = place.write("one.yaml", policy("one"))
+    place.project("one.yaml")
+    workspace = Workspace(str(place.root), stored={str(path): path.read_bytes()})
+    path.unlink()
+    file = str(place.root / "book.yaml")
+    program = workspace.program(file).program
+    assert program is not None
+    assert names(floor_for(workspace, file, program)) == ["runbook", "one"]

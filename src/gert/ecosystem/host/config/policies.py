@@ -61,7 +61,7 @@ def floor_for(
 
 def floor_sources(workspace: Workspace, settings: Settings, named: Iterable[str] = ()) -> list[PolicySource]:
     """The policies of settings and of GERT_POLICY, and those in `named`."""
-    return read_policies(workspace, (*settings.policies, *_demanded(settings), *named))
+    return read_policies(workspace, (*_named(workspace, settings), *_demanded(settings), *named))
 
 
 def read_policies(workspace: Workspace, paths: Iterable[str]) -> list[PolicySource]:
@@ -71,8 +71,20 @@ def read_policies(workspace: Workspace, paths: Iterable[str]) -> list[PolicySour
     for path in policy_files(paths):
         # An invalid path is reported when the file is read.
         files.setdefault(path if "\0" in path else os.path.realpath(path), path)
-    checked = [require_sound(workspace.check(path, kind="policy")) for path in files.values()]
+    checked = [require_sound(workspace.check(path, kind="policy", alone=True)) for path in files.values()]
     return [PolicySource(each, policy_file(each.document.model)) for each in checked]
+
+
+def _named(workspace: Workspace, settings: Settings) -> Iterator[str]:
+    """The policies that files of the project name; where there is none, the error says which line names it."""
+    for path in settings.policies:
+        place = settings.policy_places[path]
+        if not (os.path.lexists(path) or workspace.is_stored(path)):
+            raise UsageError(f"{place}: there is no policy at `{path}`", hint="create it, or correct the path")
+        try:
+            yield from policy_files([path])
+        except UsageError as problem:
+            raise UsageError(f"{place}: {problem.message}", hint=problem.hint) from None
 
 
 def _demanded(settings: Settings) -> Iterator[str]:

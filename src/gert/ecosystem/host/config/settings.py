@@ -24,7 +24,7 @@ from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.text import os_reason
-from gert.kernel.runbook.document import load
+from gert.kernel.runbook.document import Document, load
 from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config, TelemetryBlock
 from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.runner import RunnerBlock, VaultBlock
@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     notify: whom to notify of runs without an outcome: `failed`, `denied`, `rejected`
     witness: the file or URL that sealed heads are appended to
     policies: files and folders of the floor
+    policy_places: where a file names each of them, as `FILE:LINE:COLUMN`
     webhook_hosts: hosts that a runbook's own webhooks may use
     mcp_http_hosts: hosts that MCP servers may be reached at by plain http; every enclosing project must list them
     outer_hosts: the same for every enclosing project, by its file; each of them must allow a host
@@ -62,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_outcome: Mapping[str, OutcomeNotice] = field(default_factory=dict)
     notify: Mapping[str, OutcomeNotice] = field(default_factory=dict)
     policies: tuple[str, ...] = ()
+    policy_places: Mapping[str, str] = field(default_factory=dict)
     demanded: tuple[str, ...] = ()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     providers: Mapping[str, Provider] = field(default_factory=dict)
@@ -220,6 +222,7 @@ def _under(inner: Settings, outer: Settings, hosts: Mapping[str, tuple[str, ...]
         witness_required=inner.witness_required or outer.witness_required,
         telemetry=inner.telemetry or outer.telemetry,
         policies=tuple(dict.fromkeys((*outer.policies, *inner.policies))),
+        policy_places={**outer.policy_places, **inner.policy_places},
         groups={**outer.groups, **inner.groups},
         group_files={**outer.group_files, **inner.group_files},
         runners={**outer.runners, **inner.runners},
@@ -232,7 +235,7 @@ def _under(inner: Settings, outer: Settings, hosts: Mapping[str, tuple[str, ...]
 def _read(files: Iterable[tuple[str, str]]) -> Settings:
     settings = Settings()
     for file, kind in files:
-        settings = _with(settings, file, _model(file, kind))
+        settings = _with(settings, file, _document(file, kind))
     return settings
 
 
@@ -244,17 +247,19 @@ def _files(workspace: Workspace, folder: str, config: str | None) -> Iterator[tu
         yield os.path.normpath(os.path.join(workspace.working, config)), kind
 
 
-def _model(file: str, kind: str) -> Config:
+def _document(file: str, kind: str) -> Document:
     document = load(read_document(file), kind=kind, file_name=file)
-    model: Config = require_sound(Checked(file, validate(document, None, facts_for(None)))).document.model
-    return model
+    return require_sound(Checked(file, validate(document, None, facts_for(None)))).document
 
 
-def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
+def _with(weaker: Settings, file: str, document: Document) -> Settings:
+    stronger: Config = document.model
     folder = os.path.dirname(file)
     said = stronger.traces.dir if stronger.traces is not None else None
     witness = stronger.ledger.witness if stronger.ledger is not None else None
-    policies = (os.path.realpath(os.path.join(folder, path)) for path in stronger.policies)
+    policies = [os.path.realpath(os.path.join(folder, path)) for path in stronger.policies]
+    places = (document.tree.line_column(document.tree.index_of(("policies", at))) for at in range(len(policies)))
+    named = {path: f"{file}:{line}:{column}" for path, (line, column) in zip(policies, places, strict=True)}
     return Settings(
         traces_dir=_path(folder, said) if said else weaker.traces_dir,
         witness=weaker.witness if witness is None else witness_place(folder, witness),
@@ -262,6 +267,7 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
         on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
         notify={**weaker.notify, **_set_in(stronger.notify, (FAILED, *_ENDINGS.values()))},
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
+        policy_places={**weaker.policy_places, **named},
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **providers_in(file, stronger)},
         telemetry=stronger.telemetry or weaker.telemetry,

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -27,14 +29,24 @@ from gert.ecosystem.tools.runners import Runners
 from gert.errors import GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
+from gert.kernel.runbook.documents.runbook import API_VERSION as RUNBOOK_VERSION
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.documents.skill import SKILL_SUFFIX
+from gert.kernel.runbook.documents.tool import API_VERSION as TOOL_VERSION
+from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.finding import Finding, Severity
 from gert.kernel.runbook.program import Program, SkillLookup, ToolLookup, skills_named
 from gert.kernel.runbook.tools import Base, places
 from gert.kernel.runbook.tree import Tree
 from gert.kernel.runbook.validate import validate
 from gert.kernel.runbook.validate.domain.environment import SecretNeed, secrets_needed
+from gert.kernel.runbook.validate.domain.rule_matches import governed_by, tags_of_tool
+from gert.kernel.runbook.validate.facts import Governed
+
+MOST_FILES: Final = 2000
+"""The most YAML files of a project that are read to compare a policy with them."""
+
+_WITH_CONTRACTS: Final = (RUNBOOK_VERSION.encode(), TOOL_VERSION.encode())
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -71,12 +83,22 @@ class Workspace:
         self._tools: dict[str, Document] = {}
         self._programs: dict[str, Checked] = {}
         self._skills: dict[str | None, dict[str, SkillLookup]] = {}
+        self._contracts: dict[str, Governed] = {}
 
     @without_collector
     def check(
-        self, file: str, *, source: bytes | None = None, kind: str | None = None, runbook: Program | None = None
+        self,
+        file: str,
+        *,
+        source: bytes | None = None,
+        kind: str | None = None,
+        runbook: Program | None = None,
+        alone: bool = False,
     ) -> Checked:
-        """Validate one file; a scenario against `runbook`, or the runbook it belongs to."""
+        """Validate one file; a scenario against `runbook`, or the runbook it belongs to.
+
+        alone: do not compare a policy with the tools and runbooks of its project, which takes reading them all
+        """
         if source is None and os.path.basename(file) in UNREAD:
             require_read(os.path.dirname(file))
         source = self._source(file) if source is None else source
@@ -99,7 +121,9 @@ class Workspace:
             refused = dict(self._refused(document.model, folder)) if document.is_sound else {}
             facts = msgspec.structs.replace(facts, absent=frozenset(missing), refused=refused)
         elif document.kind == "policy":
-            facts = msgspec.structs.replace(facts, is_unapplied=self._is_unapplied(file, folder))
+            naming = self._naming_roots(file, folder)
+            governed = self._governed(naming[-1]) if naming and not alone else None
+            facts = msgspec.structs.replace(facts, is_unapplied=naming == [], governed=governed)
         program: Program | None = None
         secrets: tuple[SecretNeed, ...] = ()
         if document.kind == "runbook" and document.model is not None:
@@ -128,7 +152,7 @@ class Workspace:
             named = os.path.join(folder, path)
             if os.path.exists(named):
                 try:
-                    checked = [self.check(file, kind="policy") for file in policy_files([named])]
+                    checked = [self.check(file, kind="policy", alone=True) for file in policy_files([named])]
                 except GertError as problem:
                     yield path, problem.message
                     continue
@@ -136,19 +160,50 @@ class Workspace:
                 if wrong is not None:
                     yield path, f"`{self._shown(wrong.file)}` is not a valid policy"
 
-    def _is_unapplied(self, file: str, folder: str) -> bool:
-        """Whether a policy is in a project, and no project or configuration around it names the file or its folder."""
+    def _naming_roots(self, file: str, folder: str) -> list[str] | None:
+        """The projects around a policy that name the file or its folder, nearest first; None if there are none."""
         roots = self.project_roots(folder)
-        if any(self.configs(root) is None for root in roots):
-            return False
-        real = os.path.realpath(file)
+        if not roots or any(self.configs(root) is None for root in roots):
+            return None
+        return [root for root in roots if self._names(root, os.path.realpath(file))]
+
+    def _names(self, root: str, policy: str) -> bool:
+        """Whether the project or configuration of a root names a policy, by its real path, or a folder it is in."""
         named = (
             os.path.realpath(os.path.join(os.path.dirname(config), path))
-            for root in roots
             for config, kind in self.config_files(root)
             for path in self._config(config, kind).document.model.policies
         )
-        return bool(roots) and not any(real == each or real.startswith(os.path.join(each, "")) for each in named)
+        return any(policy == each or policy.startswith(os.path.join(each, "")) for each in named)
+
+    def _governed(self, root: str) -> Governed | None:
+        """The contracts of the tools and runbooks of a project; None for a project that may not be read."""
+        if not self._is_open(root):
+            return None
+        if root not in self._contracts:
+            read = [self._contracts_in(file) for file in islice(yaml_files(root), MOST_FILES + 1)]
+            found = frozenset().union(*(each.contracts for each in read if each is not None))
+            is_complete = len(read) <= MOST_FILES and all(each is not None and each.is_complete for each in read)
+            self._contracts[root] = Governed(found, is_complete)
+        return self._contracts[root]
+
+    def _contracts_in(self, file: str) -> Governed | None:
+        """The contracts of a file that is a tool or a runbook; None if it cannot be read as one."""
+        if not self._is_open(file):
+            return None
+        folder = os.path.dirname(file)
+        try:
+            source = self._source(file)
+            if not any(version in source for version in _WITH_CONTRACTS):
+                return Governed(frozenset())
+            document = load(source, file_name=file)
+            if isinstance(document.model, Tool):
+                return Governed(frozenset(tags_of_tool(document.model, self.skills(folder))))
+            if isinstance(document.model, Runbook):
+                return governed_by(self._program(document, folder))
+        except GertError:
+            return None
+        return Governed(frozenset()) if document.model is not None else None
 
     def program(self, file: str) -> Checked:
         """A runbook with its tools; validated once and cached."""
@@ -266,7 +321,7 @@ class Workspace:
     def skill_files(self, folder: str) -> list[str]:
         """The files of skills of the project of a folder, and the bundled ones."""
         files = dict.fromkeys(skill_files(self._skill_folders(folder)))
-        return [*files, *(path for path in self._stored if path.endswith(SKILL_SUFFIX) and self._is_stored(path))]
+        return [*files, *(path for path in self._stored if path.endswith(SKILL_SUFFIX) and self.is_stored(path))]
 
     def _skill_folders(self, folder: str) -> Iterator[str]:
         yield os.path.join(self.project_root(folder) or self.working, SKILLS)
@@ -289,7 +344,7 @@ class Workspace:
             if file is None or self._shown(file) in searched:
                 continue
             searched.append(self._shown(file))
-            if self._is_open(file) and (is_file(file) or self._is_stored(file)):
+            if self._is_open(file) and (is_file(file) or self.is_stored(file)):
                 return ToolLookup(entry, tuple(searched), self._shown(file), self._tool(file))
         return ToolLookup(entry, tuple(searched))
 
@@ -309,9 +364,9 @@ class Workspace:
         return self.program(runbook).program if runbook is not None else None
 
     def _source(self, file: str) -> bytes:
-        return self._stored[os.path.abspath(file)] if self._is_stored(file) else read_document(file)
+        return self._stored[os.path.abspath(file)] if self.is_stored(file) else read_document(file)
 
-    def _is_stored(self, file: str) -> bool:
+    def is_stored(self, file: str) -> bool:
         """Whether a file no longer exists and its bytes are on record; an existing file is read and compared."""
         return os.path.abspath(file) in self._stored and not os.path.lexists(file)
 

@@ -43,6 +43,7 @@ def validation_of(
             "warnings": counted[Severity.WARNING],
             "notes": counted[Severity.NOTE],
             "skipped": skipped,
+            "unfinished": sum(not each.document.is_checked for each in checked),
         },
     }
 

@@ -56,12 +56,14 @@ class Counts(TypedDict):
     """Findings by severity.
 
     skipped: YAML files in the folders that are not gert documents
+    unfinished: files with errors that prevented further checks of them
     """
 
     errors: int
     warnings: int
     notes: int
     skipped: int
+    unfinished: int
 
 
 class Validation(TypedDict):

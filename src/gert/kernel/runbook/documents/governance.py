@@ -3,6 +3,7 @@
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.finding import Path, error
 from gert.kernel.runbook.kinds import (
     BOOL,
     NONEMPTY,
@@ -15,7 +16,7 @@ from gert.kernel.runbook.kinds import (
     PersonText,
     words,
 )
-from gert.kernel.runbook.model import Model, optional
+from gert.kernel.runbook.model import Decoder, Model, optional
 from gert.kernel.runbook.tree import Seq
 
 VERDICTS = Verdict.words()
@@ -65,6 +66,15 @@ class RuleBlock(MatchBlock):
     limits: LimitsBlock | None = optional(Nested(LimitsBlock), "a circuit breaker")
     break_glass: bool | None = optional(BOOL, "allow an emergency override, with a recorded reason")
     serialize: bool | None = optional(BOOL, "run matching steps of lanes and parallel loops one at a time")
+
+    @classmethod
+    def report_unknown(cls, doc: Decoder, key: str, path: Path) -> None:
+        """S02: a setting of all rules does not belong to one of them."""
+        if key not in GovernanceBlock.fields:
+            super().report_unknown(doc, key, path)
+            return
+        hint = f"it applies to all rules: move `{key}` to `governance`, beside `rules`"
+        doc.report(error("S02", (*path, key), f"a rule has no `{key}`", hint, on_key=True))
 
 
 class GovernanceBlock(Model):

@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from gert.kernel.governance.contract import NO_TAGS, Contract, Tags
+
 
 class Supported(msgspec.Struct, frozen=True, kw_only=True):
     """What the installation can run, by name: transports of tools, extensions, and providers of inputs.
@@ -18,6 +20,29 @@ class Supported(msgspec.Struct, frozen=True, kw_only=True):
     tools: Container[str] = ()
     hints: Mapping[str, str] = {}
     """How to add a transport that is missing."""
+
+
+class ContractTags(msgspec.Struct, frozen=True):
+    """The tags of a contract that rules match."""
+
+    effects: Tags = NO_TAGS
+    writes: Tags = NO_TAGS
+    reads: Tags = NO_TAGS
+
+    @classmethod
+    def of(cls, contract: Contract) -> "ContractTags":
+        """Return the tags of a contract."""
+        return cls(contract.effect_tags, contract.writes, contract.reads)
+
+
+class Governed(msgspec.Struct, frozen=True):
+    """What rules apply to: the tags of each contract.
+
+    is_complete: whether that is everything; not if a file could not be read, or a program calls tools by itself
+    """
+
+    contracts: frozenset[ContractTags]
+    is_complete: bool = True
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +64,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Paths of its policies that would make every run fail, with the reason."""
     is_unapplied: bool = False
     """Whether the file is a policy in a project that does not name it."""
+    governed: Governed | None = None
+    """The contracts of the projects that name the file, which is a policy."""
 
 
 NO_FACTS: Final = Facts()

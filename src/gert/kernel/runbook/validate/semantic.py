@@ -1,10 +1,12 @@
 """The semantic phase: the JSON Schema that `gert schema` exports, applied to the document as written."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from gert.kernel.foundation.duration import DURATION_PATTERN
 from gert.kernel.foundation.names import did_you_mean, listing
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.finding import Finding, Path, error
@@ -29,22 +31,28 @@ def _validator(kind: str) -> Any:
 def semantic(document: Document) -> Iterator[Finding]:
     """Yield a finding for every value that does not have the form of its field."""
     for problem in _validator(document.kind).iter_errors(document.tree.root):
-        yield from _findings(problem, document.tree)
+        yield from _findings(problem, document)
 
 
-def _findings(problem: Any, tree: Tree) -> Iterator[Finding]:
+def _findings(problem: Any, document: Document) -> Iterator[Finding]:
+    tree = document.tree
     path: Path = tuple(problem.instance_path)
     if _is_number_as_text(problem, tree):
         return
     if problem.kind.name == "anyOf" and (chosen := _chosen(problem)) is not None:
         for inner in chosen:
-            yield from _findings(inner, tree)
+            yield from _findings(inner, document)
     elif problem.kind.name == "propertyNames":
         key = str(problem.kind.error.instance)
         form = FORMS.get(getattr(problem.kind.error.kind, "pattern", ""), "another form")
         yield error("J01", (*path, key), f"expected {form} as key, found `{shorten(key)}`", on_key=True)
     else:
-        rule, message, hint = describe_problem(problem, tree.value_at(path))
+        value = tree.value_at(path)
+        is_number = problem.kind.name == "type" and type(value) in (int, float)
+        if is_number and (pattern := _pattern_of(problem, document.kind)) is not None:
+            rule, message, hint = _misformed(pattern, value)
+        else:
+            rule, message, hint = describe_problem(problem, value)
         yield error(rule, path, message, hint)
 
 
@@ -78,9 +86,25 @@ def describe_problem(problem: Any, value: Any) -> RuleMessage:
     return describe_it(problem.kind, value)
 
 
+def _pattern_of(problem: Any, kind: str) -> str | None:
+    """Return the pattern of the field that has a value of the wrong type."""
+    schema = schema_of(kind)
+    for segment in problem.schema_path[:-1]:
+        schema = schema[segment]
+    return schema.get("pattern")
+
+
 def _pattern(kind: Any, value: Any) -> RuleMessage:
-    form = FORMS.get(kind.pattern, f"text that matches `{kind.pattern}`")
-    return "J01", f"expected {form}, found {describe(value)}", None
+    return _misformed(kind.pattern, value)
+
+
+def _misformed(pattern: str, value: Any) -> RuleMessage:
+    form = FORMS.get(pattern, f"text that matches `{pattern}`")
+    hint = "put it in quotes" if not isinstance(value, str) else None
+    if pattern == DURATION_PATTERN:
+        # A number without a unit.
+        hint = f"write `{value}s` for seconds" if re.search(pattern, f"{value}s") else None
+    return "J01", f"expected {form}, found {describe(value)}", hint
 
 
 def _type(kind: Any, value: Any) -> RuleMessage:
@@ -88,13 +112,14 @@ def _type(kind: Any, value: Any) -> RuleMessage:
     expected = " or ".join(TYPE_NOUNS[each] for each in types if each != "null")
     hint = None
     if types == ["string"] and isinstance(value, bool | int | float):
-        hint = "put it in quotes; a duration needs a unit, as in `30s`"
+        hint = "put it in quotes"
     return "J01", f"expected {expected}, found {describe(value)}", hint
 
 
 def _enum(kind: Any, value: Any) -> RuleMessage:
     options = [str(option) for option in kind.options]
-    guess = did_you_mean(str(value), options)
+    other = OTHER_NAMES.get(str(value).lower())
+    guess = other if other in options else did_you_mean(str(value), options)
     return (
         "J02",
         f"expected one of {listing(options)}, found {describe(value)}",
@@ -128,6 +153,20 @@ def _repeated(kind: Any, value: Any) -> RuleMessage:
 def _no_form(kind: Any, value: Any) -> RuleMessage:
     return "J06", f"{describe(value)} has none of the forms allowed here", None
 
+
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    "integer": "int",
+    "long": "int",
+    "number": "float",
+    "double": "float",
+    "boolean": "bool",
+    "array": "list",
+    "map": "object",
+    "dict": "object",
+    "str": "string",
+    "text": "string",
+}
+"""Types as other languages name them."""
 
 TYPE_NOUNS: Final[Mapping[str, str]] = {
     "string": "text",

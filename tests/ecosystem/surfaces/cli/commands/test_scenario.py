@@ -72,7 +72,7 @@ def test_stubs_are_valid_and_name_every_question(project: Project) -> None:
     assert said == {"folder": "scenarios/book/stub", "runbook": "book.yaml", "recorded": None}
     checked = project.gert("validate", "scenarios", "--json").ended(0).said
     # No value can be made up for `code`, so the author has to write one.
-    assert checked["summary"] == {"errors": 0, "warnings": 1, "notes": 0, "skipped": 0}
+    assert checked["summary"] == {"errors": 0, "warnings": 1, "notes": 0, "skipped": 0, "unfinished": 0}
     found = [finding["message"] for each in checked["files"] for finding in each["findings"]]
     assert found == ["no value for the required input `code`"]
     scenario = data(of_book(project, "stub") / "scenario.yaml")

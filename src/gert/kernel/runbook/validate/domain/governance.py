@@ -1,6 +1,6 @@
 """Governance: rules are well formed, can be reached, and name known groups."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from gert.kernel.foundation.names import did_you_mean
@@ -13,6 +13,7 @@ from gert.kernel.runbook.documents.policy import PolicyFile
 from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.program import policy_of
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.rule_matches import PROJECT, RUNBOOK, governed_by, unmatched_rules
 from gert.kernel.runbook.validate.facts import Facts
 
 APPROVAL_ONLY: Final = ("min_approvers", "approvers", "separation_of_duties", "on_timeout", "escalate_to")
@@ -28,13 +29,16 @@ def runbook_rules(case: Case) -> Iterator[Finding]:
     """Check the rules of a runbook."""
     governance = case.program.runbook.meta.governance
     if governance is not None:
-        yield from rules(governance, {}, case.facts)
+        unmatched = unmatched_rules(governance, governed_by(case.program), RUNBOOK)
+        yield from rules(governance, {}, case.facts, unmatched)
 
 
 def policy_rules(policy: PolicyFile, facts: Facts) -> Iterator[Finding]:
     """Check the rules of a policy file."""
     yield from flat_groups(policy.groups)
-    yield from rules(policy.governance, policy.groups, facts)
+    governed = facts.governed
+    unmatched = unmatched_rules(policy.governance, governed, PROJECT) if governed is not None else ()
+    yield from rules(policy.governance, policy.groups, facts, unmatched)
     yield from _undeclared(policy)
     if not policy.governance.rules:
         yield warning("D38", policy.governance.path, "the policy has no rules, so it has no effect")
@@ -63,8 +67,10 @@ def flat_groups(groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
                 yield error("D40", ("groups", name, index), f"`{entry}` is a group, and groups list people")
 
 
-def rules(governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts) -> Iterator[Finding]:
-    """D38: a rule is well formed. D39: a rule can be reached. D40: a group is known."""
+def rules(
+    governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts, unmatched: Iterable[Finding]
+) -> Iterator[Finding]:
+    """D38: a rule is well formed. D39: a rule can be reached. D40: a group is known. D57: a rule matches something."""
     sound = True
     all_groups = {**(facts.groups or {}), **groups}
     for rule in governance.rules:
@@ -75,6 +81,7 @@ def rules(governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], fa
         yield from _enough_people(rule, all_groups)
     if sound:
         yield from _reachable(governance)
+        yield from unmatched
 
 
 def _well_formed(rule: RuleBlock) -> Iterator[Finding]:

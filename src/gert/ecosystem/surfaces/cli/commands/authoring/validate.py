@@ -80,9 +80,10 @@ def _check(workspace: Workspace, files: tuple[str, ...], kind: str | None) -> It
 def _print(workspace: Workspace, found: Iterable[Checked], *, quiet: bool, strict: bool) -> Counter[Severity]:
     """Print each file as soon as it is checked and keep only the counts: a folder may hold thousands of files."""
     counted: Counter[Severity] = Counter()
-    files = 0
+    files = unfinished = 0
     for each in found:
         files += 1
+        unfinished += not each.document.is_checked
         counted.update(finding.severity for finding in each.findings)
         for finding in each.findings:
             if not (quiet and finding.severity is Severity.NOTE):
@@ -94,6 +95,9 @@ def _print(workspace: Workspace, found: Iterable[Checked], *, quiet: bool, stric
         said = f"{plural(counted[Severity.ERROR], 'error')}, {plural(counted[Severity.WARNING], 'warning')}"
         others = f"; skipped {plural(skipped, 'YAML file')} of other programs" if skipped else ""
         print_line(f"{plural(files, 'file')}: {said}{others}")
+    if not quiet and unfinished:
+        those = "this file" if files == 1 else plural(unfinished, "file")
+        print_line(f"fix the errors first: they prevented further checks of {those}")
     return counted
 
 
