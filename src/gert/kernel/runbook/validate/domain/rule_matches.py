@@ -8,14 +8,13 @@ from typing import Final
 
 import msgspec
 
-from gert.kernel.foundation.names import misspelling, suggestion
+from gert.kernel.foundation.names import listing, misspelling, suggestion
 from gert.kernel.foundation.text import one_line
 from gert.kernel.governance.contract import UNKNOWN
 from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.finding import Finding, note, warning
-from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program, SkillLookup, contract_of_action, skill_named
 from gert.kernel.runbook.validate.facts import ContractTags, Governed
 
