@@ -221,8 +221,7 @@ def world_for(
         host=machine_id(),
         locate=callers.locate,
         plan=runner.plan_of if runner is not None else None,
-        # A run that is detached may be resumed where the secret is set.
-        lacks=callers.lacks if options.approvals != "detach" else None,
+        lacks=callers.lacks,
     )
     real = Real(
         program,

@@ -334,7 +334,7 @@ def test_a_tool_without_its_secret_is_not_started(cage: Cage) -> None:
     assert cage.project.noted() == []
 
 
-@pytest.mark.parametrize("mode", [[], ["--wait"]], ids=["terminal", "wait"])
+@pytest.mark.parametrize("mode", [[], ["--wait"], ["--detach"]], ids=["terminal", "wait", "detach"])
 def test_no_approver_is_asked_for_a_call_without_its_secret(cage: Cage, mode: list[str]) -> None:
     cage.project.note_tool("needs", secrets=[{"env": "NOT_SET"}])
     ask = {"rules": [{"default": "require-approval"}]}
@@ -346,13 +346,6 @@ def test_no_approver_is_asked_for_a_call_without_its_secret(cage: Cage, mode: li
     assert not of_type(events, "approval_submitted")
     assert "x" not in [event.get("path") for event in of_type(events, "step_start")]
     assert cage.project.noted() == []
-
-
-def test_a_run_that_is_detached_asks_because_another_machine_may_have_the_secret(cage: Cage) -> None:
-    cage.project.note_tool("needs", secrets=[{"env": "NOT_SET"}])
-    ask = {"rules": [{"default": "require-approval"}]}
-    cage.project.runbook(note("x", tool="needs"), tools=["needs"], governance=ask)
-    assert len(cage.project.exec("--json", "--detach").ended(0).said["pending"]) == 1
 
 
 @pytest.mark.parametrize("value", [pytest.param({}, id="not set"), pytest.param({"BOOK_KEY": ""}, id="empty")])

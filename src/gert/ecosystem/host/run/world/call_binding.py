@@ -32,7 +32,7 @@ class Binding:
     key: the key of the run; HMACs of secrets are made with it, and it is kept nowhere but beside the run
     locate: finds the program of a call, and the folder it would run in
     plan: makes the plan of a call that a runner executes; given the request, it makes the one that was asked for
-    lacks: finds what a call could not do without; None where another process may make it
+    lacks: finds what a call could not do without
     host: what identifies this machine
     """
 
