@@ -38,7 +38,9 @@ CHOICES = get_args(Reconciliation)
     "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set a secret input, which is never recorded."
 )
 @click.option(
-    "--record", metavar="DIR", help="Write a scenario that replays the run to DIR (default: where it was started with)."
+    "--record",
+    metavar="DIR",
+    help="Write a scenario that replays the run to DIR (default: that of `gert exec --record`).",
 )
 @click.option("--allow-running", is_flag=True, help="Resume even if a tool of the run is still running.")
 @redrive_command
