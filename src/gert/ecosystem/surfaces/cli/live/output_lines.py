@@ -70,14 +70,18 @@ class FailureTail:
     """What a step printed last, to show below its failure: on standard error, or else on standard output."""
 
     def __init__(self) -> None:
-        self._tails = {stream: Tail(_MOST_SHOWN) for stream in ("stderr", "stdout")}
+        # Split into lines only if the step fails: most do not, and some print much.
+        self._texts = {"stderr": "", "stdout": ""}
 
     def feed(self, stream: str, text: str) -> None:
         """Add text."""
-        if text and stream in self._tails:
-            self._tails[stream].feed(stream, text)
+        self._texts[stream] = (self._texts.get(stream, "") + text)[-_LAST_PART:]
 
     def lines(self, message: str) -> list[str]:
         """The last lines; none where the message of the failure has all of them."""
-        found = next(filter(None, (tail.last(_MOST_SHOWN) for tail in self._tails.values())), [])
+        found: list[str] = []
+        for stream, text in self._texts.items():
+            tail = Tail(_MOST_SHOWN)
+            tail.feed(stream, text)
+            found = found or tail.last(_MOST_SHOWN)
         return [] if len(found) == 1 and found[0].strip() in message else found
