@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,6 +59,28 @@ def test_an_exit_that_is_no_success(script: str, code: int, message: str) -> Non
     assert answer.exit_code == code
     assert answer.failure is not None
     assert (answer.failure.kind, answer.failure.message) == ("exit_code", message)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        pytest.param(["tar", "--nope"], "tar: unrecognized option '--nope'", id="tar"),
+        pytest.param(["grep", "--nope"], "grep: unrecognized option '--nope'", id="grep"),
+        pytest.param(["git", "commit", "--nope"], "error: unknown option `nope'", id="git and its usage"),
+        pytest.param(["git", "-C", "/", "status"], "fatal: not a git repository (or any", id="git"),
+        pytest.param(["openssl", "req", "-nope"], "req: Unknown option", id="openssl"),
+        pytest.param(["sqlite3", "-nope"], "sqlite3: Error: unknown option: -nope", id="sqlite3"),
+        pytest.param([*PYTHON, "1/0"], "ZeroDivisionError: division by zero", id="a traceback"),
+        pytest.param([*PYTHON, "import argparse; argparse.ArgumentParser('x').parse_args(['y'])"],
+                     "x: error: unrecognized arguments: y", id="argparse"),
+    ],
+)  # fmt: skip
+def test_real_programs_say_why_they_failed_and_not_where_their_help_is(command: list[str], reason: str) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    answer = run(command)
+    assert answer.failure is not None
+    assert f"exited with {answer.exit_code}: {reason}" in answer.failure.message
 
 
 def test_after_a_failed_exit_outputs_are_best_effort() -> None:
@@ -210,8 +233,8 @@ def test_a_pattern_that_misses_in_truncated_output_says_so() -> None:
     failed(answer, "extraction", "on stdout, of which only the beginning was kept")
 
 
-def test_the_reason_of_a_failure_is_found_before_the_mark() -> None:
-    failed(run([*SH, "echo reason >&2; echo more more >&2; exit 1"], limit=7), "exit_code", "exited with 1: reason")
+def test_the_reason_of_a_failure_is_found_beyond_the_limit_of_output() -> None:
+    failed(run([*SH, "echo more more >&2; echo reason >&2; exit 1"], limit=7), "exit_code", "exited with 1: reason")
 
 
 # --- standard input

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gert.ecosystem.process.capture import escaped
+from gert.kernel.engine.exit_reason import reason_line
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import without_marks
 from gert.kernel.foundation.text import one_line
@@ -49,9 +50,8 @@ class StderrTail:
 
     @property
     def last_line(self) -> str:
-        """The last line that is not empty, where programs put their reason."""
-        lines = (line.strip() for line in reversed(self._text[-4096:].splitlines()))
-        return one_line(next((line for line in lines if line), ""), _MAX_LINE)
+        """The last line that says why: see `reason_line`."""
+        return one_line(reason_line(self._text), _MAX_LINE)
 
     def _add(self, text: str) -> None:
         text = escaped(without_marks(text))

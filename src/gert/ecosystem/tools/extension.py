@@ -13,6 +13,7 @@ from gert.ecosystem.tools.runners import Runners, is_own_agent, program_name
 from gert.ecosystem.tools.server_calls import ServerCalls
 from gert.ecosystem.tools.stdio import ProgramLocation, location_changed, location_of
 from gert.errors import InputError, RpcFault, RpcLost
+from gert.kernel.engine.exit_reason import exit_message, reason_line
 from gert.kernel.engine.requests import CallExtension, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.names import is_run_id, is_safe_name
@@ -191,10 +192,9 @@ def _answer(server: Server, answered: Answered) -> ToolAnswer:
     except InputError as problem:
         message = f"{server.title} broke the protocol: `execute`: {problem.message}"
         return ToolAnswer(stderr=answered.stderr, failure=Failure("transport", message))
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
     # Masked before it is cut: half a secret would not be found.
-    detail = f": {one_line(server.redactor.text(lines[-1]).value, 200)}" if lines else ""
-    failure = Failure("exit_code", f"{server.title} exited with {code}{detail}") if code else None
+    reason = server.redactor.text(reason_line(said)).value
+    failure = Failure("exit_code", exit_message(server.title, code, reason)) if code else None
     stderr = f"{answered.stderr}{said}" if said else answered.stderr
     child = answered.result.get("child_run_id")
     return ToolAnswer(

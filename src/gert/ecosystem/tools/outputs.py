@@ -8,6 +8,7 @@ import msgspec
 
 from gert.ecosystem.process.capture import Capture, size_text
 from gert.ecosystem.process.find_program import shown
+from gert.kernel.engine.exit_reason import exit_message, reason_line
 from gert.kernel.engine.extract import ParsedJson, ToolOutput, extract, parse_json
 from gert.kernel.engine.requests import CallExtension, CallPreview, CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
@@ -18,10 +19,6 @@ from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.documents.tool import ActionBlock
 from gert.kernel.template import render_text
 
-_LAST_LINES: Final = 16 * 1024
-"""Characters at the end of a stream that are searched for a reason."""
-
-_MAX_LAST_LINE: Final = 200
 _MAX_MESSAGE: Final = 1000
 _SIGNALLED: Final = 128
 
@@ -131,10 +128,8 @@ def _exit(ended: ExitedProcess, redactor: Redactor) -> Failure | None:
         return None
     if ended.status < 0:
         return Failure("exit_code", f"{shown(ended.name)} was killed by {_signal_name(-ended.status)}")
-    said = _last_line(ended.stderr) or _last_line(ended.stdout)
-    line = printable(redactor.value(said).value)
-    detail = line if len(line) <= _MAX_LAST_LINE else line[: _MAX_LAST_LINE - 1] + "…"
-    return Failure("exit_code", f"{shown(ended.name)} exited with {ended.status}" + (f": {detail}" if detail else ""))
+    reason = redactor.value(reason_line(ended.stderr.logged, ended.stdout.logged)).value
+    return Failure("exit_code", exit_message(shown(ended.name), ended.status, reason))
 
 
 def _signal_name(number: int) -> str:
@@ -142,9 +137,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _last_line(capture: Capture) -> str:
-    """The last line that says something, where tools put their reason."""
-    lines = (line.strip() for line in reversed(capture.kept[-_LAST_LINES:].splitlines()))
-    return next((line for line in lines if line), "")

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.errors import GertError
+from gert.kernel.engine.exit_reason import exit_message, reason_line
 from gert.kernel.engine.extract import ToolOutput, extract
 from gert.kernel.engine.requests import (
     AnyAnswer,
@@ -31,7 +32,7 @@ from gert.kernel.engine.requests import (
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.principal import Principal
-from gert.kernel.foundation.text import path_text, printable
+from gert.kernel.foundation.text import path_text
 from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
@@ -45,8 +46,6 @@ MOMENT: Final = "1970-01-01T00:00:00Z"
 
 BY, REJECT, FAILURE, REDACTED, DURATION = "by", "reject", "failure", "redacted", "duration"
 """Keys allowed next to evidence; a step's own evidence of that name takes precedence."""
-
-_MAX_LAST_LINE: Final = 200
 
 
 class Script:
@@ -301,13 +300,10 @@ def _incomplete_checklist(ask: CollectEvidence, given: Mapping[str, Any]) -> Fai
 
 
 def _exit_failure(name: str, code: int | None, block: ResponseBlock) -> Failure | None:
-    """Return the failure for an exit code, with the end of the tool's output."""
+    """Return the failure for an exit code, with the reason that the tool printed."""
     if not code:
         return None
-    lines = (line.strip() for text in (block.stderr, block.stdout) for line in reversed(text.splitlines()))
-    said = printable(next((line for line in lines if line), ""))
-    detail = said if len(said) <= _MAX_LAST_LINE else said[: _MAX_LAST_LINE - 1] + "…"
-    return Failure("exit_code", f"`{name}` exited with {code}" + (f": {detail}" if detail else ""))
+    return Failure("exit_code", exit_message(f"`{name}`", code, reason_line(block.stderr, block.stdout)))
 
 
 def _principal(block: ResponseBlock) -> Principal | None:

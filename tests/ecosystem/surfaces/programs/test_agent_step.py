@@ -336,8 +336,12 @@ def test_a_detached_run_ends_its_process_while_its_agent_waits(project: Project,
 def test_a_detached_run_whose_agent_waits_can_be_abandoned(project: Project, server: ModelServer) -> None:
     project.write("ops.policy.yaml", ASKS)
     project.runbook(agent(server), tools=[])
-    run_id = project.exec("--policy", "ops.policy.yaml", "--detach", "--json").ended(0).said["run_id"]
-    project.gert("run", "abandon", run_id, "--reason", "not needed").ended(0)
+    said = project.exec("--policy", "ops.policy.yaml", "--detach", "--json").ended(0).said
+    run_id, ticket = said["run_id"], said["pending"][0]["ticket_id"]
+    ended = project.gert("run", "abandon", run_id, "--reason", "not needed").ended(0).out
+    assert f"closed 1 ticket: {ticket}" in ended
+    assert json.loads(project.gert("approvals", "list", "--json").ended(0).out) == []
+    assert "does not wait" in project.gert("approve", ticket, "--as", "bob").ended(1).out
     rows = json.loads(project.gert("run", "list", "--json").ended(0).out)
     assert {each["run_id"]: each["status"] for each in rows}[run_id] == "abandoned"
     assert project.noted() == ["web-1"]

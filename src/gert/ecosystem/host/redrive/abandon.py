@@ -1,19 +1,21 @@
-"""Abandon a run: end and seal its record, close its tickets, and call nothing.
+"""Abandon a run: end and seal its record, close its tickets and those of its agents, and call nothing.
 
 The run is redriven on its recorded answers and cancelled where they end, so that every started step has an end. Where
 that fails because the runbook has changed, the record is ended as it is.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.config.keys.key_files import with_key_files
 from gert.ecosystem.host.config.keys.trace_keys import sealing_keys, signing_key
-from gert.ecosystem.host.config.ledger_location import Database
+from gert.ecosystem.host.config.ledger_location import Database, masking_password, open_ledger
 from gert.ecosystem.host.config.machine.user import user_name
 from gert.ecosystem.host.config.settings import Settings
 from gert.ecosystem.host.config.state_dir import RunFolder
@@ -27,12 +29,14 @@ from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.clock import format_seconds, format_wait, merge_intervals
 from gert.kernel.engine.requests import AnyAnswer, CallExtension, CallTool, Emit, Request, failed_answer
-from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
+from gert.kernel.events.runbook import ApprovalOutdated, Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.text import is_text
+from gert.kernel.ledger.build_batch import Entry, build_batch
 from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Batch, Head
 from gert.kernel.ledger.runbook_fold import ABANDONED
 
 LONGEST_REASON: Final = 1000
@@ -50,7 +54,7 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
     in_doubt: calls that were announced and have no result: they may have happened
     finally_steps: how many steps of `finally` were not run
     redriven: whether every step that had begun has its end on record
-    warning: why the mirror or the witness is not complete
+    warning: why the mirror or the witness is not complete, or a ticket of an agent stays open
     status: how it ended; where every answer was on record, as it would have ended anyway
     """
 
@@ -78,8 +82,39 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
         if record.report.completion is not None:
             raise UsageError(f"run `{record.run_id}` has ended", hint=f"`gert run show {record.run_id}` says how")
         tickets = [row.ticket_id for row in await ledger.tickets("pending", run_id=record.run_id)]
+        head = await ledger.head(record.run_id)
+        waits = head.runbook.waits.values() if head is not None and head.runbook is not None else ()
         ended = await _end(record, ledger, database, reason, environ)
-    return msgspec.structs.replace(ended, tickets=tuple(tickets))
+    closed, problem = await _close_agent_tickets(waits, database, reason, environ)
+    return msgspec.structs.replace(ended, tickets=(*tickets, *closed), warning=ended.warning or problem)
+
+
+async def _close_agent_tickets(
+    waits: Collection[str], database: Database, reason: str, environ: Mapping[str, str]
+) -> tuple[list[str], str | None]:
+    """Close the open tickets of agents that the run waited for; gives those, and why the others stay open."""
+    closed: list[str] = []
+    if not waits:
+        return closed, None
+    try:
+        with masking_password(database):
+            async with open_ledger(database, environ) as ledger:
+                for ticket_id in waits:
+                    view = await Tickets(ledger).get(ticket_id)
+                    if view.status == "pending" and view.ticket.request.run_kind == "agent":
+                        await ledger.append(view.run_id, partial(_withdrawn, view, reason))
+                        closed.append(ticket_id)
+    except GertError as problem:
+        return closed, f"tickets of its agents stay open: {problem.message}"
+    return closed, None
+
+
+def _withdrawn(view: TicketView, reason: str, head: Head, moment: str) -> Batch:
+    request = view.ticket.request
+    void = ApprovalOutdated(
+        ticket_id=view.id, step_id=request.step_id, reason=reason, request_hash=request.request_hash
+    )
+    return build_batch(head, moment, head.tenant, [Entry(void)])
 
 
 class _Cancel(Then):

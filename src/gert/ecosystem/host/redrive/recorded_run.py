@@ -103,7 +103,7 @@ class RedriveOptions(RecordedRun, frozen=True, kw_only=True):
     controlled: bool = False
     steps: bool = False
 
-    def run_options(self, record: "Record", **others: Any) -> RunOptions:
+    def run_options(self, record: "Record", /, **others: Any) -> RunOptions:
         """The options of the run that goes on: those of the record, unless they are given here or in `others`."""
         return record.options(
             db=self.db,

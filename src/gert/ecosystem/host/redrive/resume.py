@@ -36,7 +36,7 @@ from gert.ecosystem.host.redrive.redrive import RedriveJournal, is_alike
 from gert.ecosystem.host.run.driver.clock import RunClock
 from gert.ecosystem.host.run.driver.driver import Suspended
 from gert.ecosystem.host.run.driver.signals import Relay
-from gert.ecosystem.host.run.execute import drop_box_for, pausing, world_for
+from gert.ecosystem.host.run.execute import drop_box_for, pausing, recording_for, world_for
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
@@ -71,6 +71,7 @@ class ResumeOptions(RedriveOptions, frozen=True, kw_only=True):
     reconcile_outputs: outputs of such calls that succeeded, each as `STEP.name=value`
     ticket: resume only if the run waits for this one; a unique prefix is enough
     allow_running: resume although a tool that the run started before still runs
+    record: the folder a scenario of the run is written to, in place of the one that it was started with
     principal: who resumes it, where that is no person; `actor` has its id
     """
 
@@ -78,6 +79,7 @@ class ResumeOptions(RedriveOptions, frozen=True, kw_only=True):
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
     reconcile_outputs: tuple[str, ...] = ()
     allow_running: bool = False
+    record: str | None = None
     principal: Principal | None = None
 
 
@@ -168,6 +170,8 @@ async def _resume(
         inputs = await _inputs(prepared, record, options, console)
         redactor = prepared.redactor(inputs)
         setup = record.setup(prepared, inputs)
+        # A run must not be stuck because the folder that it was started with is taken by now.
+        recording = recording_for(prepared, setup, is_checked=options.record is not None)
         _, left = await ledger.output(record.run_id)
         output = LiveOutput(record.run_id, (piece.key for piece in left))
         live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, record.start.working)
@@ -216,6 +220,7 @@ async def _resume(
             journal=journal,
             timeout=timeout,
             relay=relay,
+            recording=recording,
             recorded=answers,
             on_live=go_live,
             clock=RunClock(record.lines),
@@ -316,6 +321,7 @@ def _options(options: ResumeOptions, record: Record) -> RunOptions:
         actor=record.started.actor,
         trace=None if is_named else record.start.trace,
         state_dir=options.state_dir or record.start.state_dir,
+        record=options.record if options.record is not None else record.start.record,
     )
 
 

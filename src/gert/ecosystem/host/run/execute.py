@@ -95,7 +95,7 @@ async def execute(
         live = _replay(loaded, setup, redactor)
     else:
         live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, os.getcwd())
-    recording = _recording(prepared, setup)
+    recording = recording_for(prepared, setup)
     return await drive_new_run(prepared, setup, live, output, observers, relay, on_start=on_start, recording=recording)
 
 
@@ -175,13 +175,18 @@ def _replay(loaded: "Loaded", setup: Setup, redactor: Redactor) -> LiveWorld:
     return LiveWorld(world=Replay(script_for(loaded.scenario, setup)), redactor=redactor)
 
 
-def _recording(prepared: Prepared, setup: Setup) -> "Recording | None":
-    """The scenario that is recorded of this run, if one is wanted."""
+def recording_for(prepared: Prepared, setup: Setup, *, is_checked: bool = True) -> "Recording | None":
+    """The scenario that is recorded of this run, if one is wanted.
+
+    is_checked: refuse a folder that cannot be written, before the run begins; else its end reports that
+    """
     options = prepared.options
     if setup.mode != "real" or not (options.record or prepared.environ.get(AUTO_RECORD)):
         return None
     from gert.ecosystem.host.scenarios.record_scenario import Recording, recording_folder
 
+    if options.record and not is_checked:
+        return Recording(options.record, options.file)
     folder = recording_folder(options.record, options.file, setup.run_id, prepared.environ)
     return Recording(folder, options.file) if folder is not None else None
 
@@ -216,7 +221,7 @@ def world_for(
         host=machine_id(),
         locate=callers.locate,
         plan=runner.plan_of if runner is not None else None,
-        # A run that is detached may be resumed where the secret is set.
+        # A detached run may be resumed by a principal who holds the secret; who requests it need not.
         lacks=callers.lacks if options.approvals != "detach" else None,
     )
     real = Real(

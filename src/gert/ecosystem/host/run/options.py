@@ -126,7 +126,8 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     result: how it ended; none while it waits
     pending: what it waits for
     state_words: the option that names its state directory on a command line, where it is needed
-    warning: why its mirror is not complete or was written again, or no scenario was recorded
+    record: the folder that a scenario of the run is written to when it has ended
+    warning: why its mirror is not complete or was written again
     """
 
     run_id: str
@@ -141,6 +142,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     scenario: Recorded | None = None
     pending: tuple[Pending, ...] = ()
     state_words: str = ""
+    record: str | None = None
     warning: str | None = None
 
     @property

@@ -263,6 +263,7 @@ class Prepared:
             trace=os.path.abspath(options.trace) if options.trace else None,
             state_dir=self.state,
             witness=self.settings.witness,
+            record=os.path.abspath(options.record) if options.record else None,
             recent=recent,
         )
 

@@ -1,7 +1,6 @@
 """One session of a run: this process drives it until it ends or waits, reports the outcome and records a scenario."""
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -151,17 +150,9 @@ async def drive_run(session: Session) -> Executed:
         scenario=ended.scenario,
         pending=ended.pending,
         state_words=_state_words(prepared),
-        warning=session.journal.problem or _unrecorded(session, ended),
+        record=session.recording.folder if session.recording is not None else None,
+        warning=session.journal.problem,
     )
-
-
-def _unrecorded(session: Session, ended: _Ended) -> str | None:
-    """Why there is no scenario although one was asked for: only a run that has ended can be replayed."""
-    options = session.prepared.options
-    if ended.result is not None or options.record is None:
-        return None
-    command = shlex.join(["gert", "scenario", "new", options.file, "NAME", "--run", session.setup.run_id])
-    return f"no scenario is recorded while the run waits; when it has ended, run `{command}`"
 
 
 async def _resume_hint(session: Session, hint: str | None) -> str | None:

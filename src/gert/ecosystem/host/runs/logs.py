@@ -1,7 +1,9 @@
 """The output of the steps of a run: from stored answers where they have ended, and live output while they run."""
 
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,13 +16,22 @@ from gert.kernel.events.envelope import decode
 from gert.kernel.events.path import is_named, lineage, split
 from gert.kernel.foundation.names import did_you_mean, listing
 from gert.kernel.foundation.text import path_text, printable
-from gert.kernel.ledger.record import Output
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Head, Output
 
 _PAGE: Final = 200
 _STREAMS: Final = ("stdout", "stderr")
 _MOST_NAMED: Final = 5
 _MOST_KNOWN: Final = 1000
 _OVERLAP: Final = 64 * 1024
+_FEW: Final = 20
+_MOST_SEARCHED: Final = 500
+"""Answers at the end of a run that are searched for that of its failed step."""
+
+_PRINTING: Final = frozenset(
+    {"exit_code", "tool_error", "contract_violation", "timeout", "transport", "extraction", "cancelled"}
+)
+"""Failures of calls, which may have printed something."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +130,35 @@ class Logs:
         self._shown[key] = length + len(piece.text), (end + piece.text)[-_OVERLAP:]
         if self._step is None or is_of(piece.key, self._step):
             yield Piece(step=piece.key, stream=piece.stream, text=piece.text, is_running=True)
+
+
+def logs_command(run_id: str, kind: str | None, failed_step: str | None, where: str) -> str | None:
+    """The command that shows what the failed step of a run printed; None where it called nothing.
+
+    kind: what went wrong in the step
+    where: the options that name the ledger
+    """
+    if kind not in _PRINTING or not failed_step:
+        return None
+    return f"gert logs {run_id} {shlex.quote(path_text(failed_step))}{where}"
+
+
+def failed_output(reader: LedgerReader, head: Head) -> Mapping[str, str]:
+    """What the failed step of a run printed when it was called last, by stream; nothing where that is long ago."""
+    step = head.runbook.failed_step if head.runbook is not None else None
+    if step is None:
+        return {}
+    for until in range(head.answers, max(head.answers - _MOST_SEARCHED, 0), -_FEW):
+        since = max(until - _FEW, 0)
+        for entry in reversed(read_answers(reader.ask(partial(_answers, head.run_id, since, until)))):
+            answer = entry.answer
+            if isinstance(answer, ToolAnswer) and not answer.preview and path_of(entry.key) == step:
+                return {"stdout": answer.stdout, "stderr": answer.stderr}
+    return {}
+
+
+async def _answers(run_id: str, since: int, until: int, ledger: Ledger) -> list[bytes]:
+    return await ledger.answers(run_id, since, until - since)
 
 
 def is_of(path: str, step: str) -> bool:

@@ -360,7 +360,7 @@ class ApprovalResolvedPayload(PayloadModel):
 
 
 class ApprovalOutdatedPayload(PayloadModel):
-    """The call has changed since its ticket was submitted, so the approval does not count and a new one is needed."""
+    """The call has changed since its ticket was submitted, or the run that waits for it was abandoned."""
 
     kind: Literal["approval_outdated"] = "approval_outdated"
     ticket_id: str

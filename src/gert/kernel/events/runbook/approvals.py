@@ -35,7 +35,9 @@ class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalOutdated(Payload, frozen=True, kw_only=True):
-    """The call has changed since its ticket was submitted, so the approval does not count and a new one is needed.
+    """The call has changed since its ticket was submitted, or the run that waits for it was abandoned.
+
+    An approval does not count; if the call is made again, a new one is needed.
 
     request_hash: of the request that is outdated
     """

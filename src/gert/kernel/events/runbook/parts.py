@@ -69,6 +69,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace: the file of the mirror, if one was given
     state_dir: where tickets are
     witness: the file or URL that sealed heads are appended to
+    record: the folder that a scenario of the run is written to when it has ended
     recent: executions in the hour before, so that a resumed run gets the same decisions
     """
 
@@ -88,4 +89,5 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace: str | None = None
     state_dir: str | None = None
     witness: str | None = None
+    record: str | None = None
     recent: Recent | None = None

@@ -708,9 +708,18 @@ def test_nested_outputs_are_recorded_as_they_were_found(project: Project, data: 
     agrees(project, ran)
 
 
-def test_a_run_that_was_set_aside_is_recorded_after_it_ended_with_its_signed_approval(project: Project) -> None:
+def waiting_with(project: Project, *words: str) -> str:
+    """The id of a run that waits for approval after a first step."""
+    governed = {"rules": [{"writes": ["production"], "action": "require-approval"}, {"default": "allow"}]}
+    project.note_tool("ask", contract={"writes": ["production"]})
+    project.runbook(note("one"), note("two", "hello", tool="ask"), tools=["note", "ask"], governance=governed)
+    project.exec("--detach", "--as", "kim", *words).ended(0)
+    return project.run().id
+
+
+def test_a_run_that_waited_is_recorded_when_it_has_ended_with_its_signed_approval(project: Project) -> None:
     signed = {"require_signed_approvals": True, "rules": [{"default": "require-approval"}]}
-    book = project.runbook(note("write", "hello"), governance=signed)
+    project.runbook(note("write", "hello"), governance=signed)
     project.gert("keys", "new", "--id", "bob", "--out", "bob.key").ended(0)
     keys = {
         "GERT_APPROVAL_KEY_BOB": project.gert("keys", "show", "bob.key", "--json").said["public"],
@@ -718,10 +727,65 @@ def test_a_run_that_was_set_aside_is_recorded_after_it_ended_with_its_signed_app
     }
     waiting = project.exec("--detach", "--record", PLACE, **keys).ended(0)
     run = project.run().id
-    assert f"when it has ended, run `gert scenario new {book} NAME --run {run}`" in waiting.err
+    assert f"resume with: gert resume {run} --record {PLACE}\n" in waiting.out
+    assert waiting.err == ""
     assert not (project.root / PLACE).exists()
     project.gert("approve", run, "--as", "bob@example.com", "--key", "bob.key", **keys).ended(0)
-    project.gert("resume", run, **keys).ended(0)
-    made = project.gert("scenario", "new", "book.yaml", "kept", "--run", run).ended(0)
-    assert "differs" not in made.out
+    ended = project.gert("resume", run, **keys).ended(0)
+    assert f"scenario recorded in {project.root / PLACE}; its replay has the same outcome" in ended.out
+    project.gert("test", PLACE, "--all").ended(0)
     project.gert("test", "book.yaml", "--all").ended(0)
+
+
+@pytest.mark.parametrize("words", [(), ("--record", "elsewhere")], ids=["as it was started", "elsewhere"])
+def test_a_run_that_waits_twice_is_recorded_where_the_last_command_says(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    run = waiting_with(project, "--record", PLACE)
+    again = project.gert("resume", run, "--detach", *words).ended(0)
+    place = words[1] if words else str(project.root / PLACE)
+    assert f"resume with: gert resume {run} --record {place}\n" in again.out
+    project.gert("approve", run, "--as", "ann").ended(0)
+    ended = project.gert("resume", run, "--json", *words).ended(0).said
+    assert ended["scenario"] == {"folder": place, "differs": None}
+    project.exec("--mode", "replay", "--scenario", place).ended(0)
+    assert (project.root / PLACE).exists() is (not words)
+
+
+def test_a_run_is_recorded_although_only_its_resume_asks_for_it(project: Project) -> None:
+    run = waiting_with(project)
+    project.gert("approve", run, "--as", "ann").ended(0)
+    project.gert("resume", run, "--record", PLACE).ended(0)
+    project.gert("test", PLACE, "--all").ended(0)
+
+
+def test_a_run_that_was_killed_is_recorded_by_its_resume(project: Project) -> None:
+    project.script("hang", f"[ -e {project.root / 'started'} ] && exit; touch {project.root / 'started'}; sleep 60")
+    project.runbook(note("one"), call("s", "hang"), tools=["note", "hang"])
+    running = project.start("--record", PLACE)
+    until((project.root / "started").exists)
+    running.kill()
+    finish(running)
+    project.gert("resume", "last", "--allow-running").ended(0)
+    assert project.noted() == ["one"]
+    project.gert("test", PLACE, "--all").ended(0)
+
+
+def test_a_folder_that_was_taken_since_does_not_stop_the_resume_and_is_an_error_at_its_end(project: Project) -> None:
+    run = waiting_with(project, "--record", PLACE)
+    project.write(f"{PLACE}/mine", "")
+    project.gert("approve", run, "--as", "ann").ended(0)
+    project.gert("resume", run, "--record", PLACE).ended(2)
+    assert project.noted() == ["one"]
+    ended = project.gert("resume", run).ended(4)
+    assert "error: the scenario cannot be written to" in ended.err
+    assert "run completed" in ended.out
+    assert [each.name for each in (project.root / PLACE).iterdir()] == ["mine"]
+
+
+def test_a_rerun_does_not_take_over_the_scenario_of_the_run(project: Project) -> None:
+    project.script("bad", f"[ -e {project.root / 'fixed'} ]")
+    project.runbook(note("one"), call("s", "bad"), tools=["note", "bad"])
+    project.exec("--record", PLACE).ended(3)
+    project.write("fixed", "")
+    assert "scenario" not in project.gert("rerun", "last", "--from", "s", "--json").ended(0).said

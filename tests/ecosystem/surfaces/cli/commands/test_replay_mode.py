@@ -448,6 +448,27 @@ def test_a_failure_says_the_last_words_of_the_tool_and_no_escapes(project: Proje
     assert not {"\x1b", "\x07"} & set(ran.out + ran.err)
 
 
+HELP = "Try 'tar --help' for more information."
+
+
+@pytest.mark.parametrize(
+    ("recorded", "reason"),
+    [
+        pytest.param({}, "`note` exited with 4: tar: bad option", id="found as in a real run"),
+        pytest.param(
+            {"failure": {"kind": "exit_code", "message": f"`tar` exited with 4: {HELP}"}},
+            f"`tar` exited with 4: {HELP}",
+            id="or as it was recorded",
+        ),
+    ],
+)
+def test_the_reason_of_a_scripted_failure(project: Project, recorded: dict[str, Any], reason: str) -> None:
+    project.runbook(note("one"))
+    answer = {"exit_code": 4, "stderr": f"tar: bad option\n{HELP}\n", **recorded}
+    scenario(project, tool_responses={"one": answer})
+    assert completed(traced(project, code=3), "one")["failure"]["message"] == reason
+
+
 @pytest.mark.parametrize(
     ("duration", "shown"), [("1500ms", "1.5s"), ("2m", "2m"), ("1h30m", "1h30m"), ("0s", "0s"), ("1ms", "1ms")]
 )

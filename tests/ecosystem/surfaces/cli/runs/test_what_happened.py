@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -64,9 +65,99 @@ def test_the_status_of_a_failed_run_names_the_step(project: Project) -> None:
     project.exec().ended(3)
     said = project.gert("run", "status", "last").ended(0).out
     assert "failed at:  bad\n" in said
-    # The reason is the last line that the tool printed; the cause may stand above it.
-    assert f"output:     gert logs {project.run().id}\n" in said
+    assert "│" not in said  # the reason is all that the tool printed
+    assert f"output:     gert logs {project.run().id} bad\n" in said
     assert project.gert("run", "status", "last", "--json").ended(0).said["failed_step"] == "bad"
+
+
+TALKS = (
+    "for n in 1 2 3 4 5 6; do echo line $n $TOKEN >&2; done; printf '\\033[31mred\\033[0m\\033]0;t\\007\\n' >&2; exit 3"
+)
+LAST = [f"│ line {n} [REDACTED]" for n in range(3, 7)] + ["│ red�]0;t�"]
+
+
+def talking(project: Project, script: str = TALKS, **more: Any) -> None:
+    project.script("bad", script, secrets=[{"env": "TOKEN", "required": False}])
+    project.runbook({**STEP, **more}, tools=["bad"])
+
+
+def quoted(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip().startswith("│")]
+
+
+def test_what_a_failed_step_printed_last_is_shown_below_its_failure(project: Project) -> None:
+    talking(project)
+    ran = project.exec(TOKEN="s3cret-token").ended(3)
+    assert re.search(r"  exit_code: `sh` exited with 3: .*red.*\n  │ line 3 ", ran.out)
+    assert f"\noutput of the failed step: gert logs {project.run().id} bad\n" in ran.out
+    assert quoted(ran.out) == LAST
+    for command in ("status", "show"):
+        said = project.gert("run", command, "last").ended(0).out
+        assert quoted(said) == LAST
+        assert re.search(rf"output: +gert logs {project.run().id} bad\n", said)
+    assert "line 1 [REDACTED]" in project.gert("logs", "last", "bad").ended(0).out
+
+
+def test_it_is_shown_on_a_terminal_too(project: Project) -> None:
+    talking(project)
+    with Terminal(project, environ={"TERM": "xterm", "TOKEN": "s3cret-token"}) as terminal:
+        terminal.ended(3)
+    # What is drawn while the step runs may have shown the same before.
+    *_, last = terminal.screen.partition("exited with 3")
+    assert [line for line in re.sub(r"\x1b\[[0-9;]*m", "", last).splitlines() if "│ line 6 [REDACTED]" in line]
+    assert "s3cret" not in terminal.screen
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "lines"),
+    [
+        pytest.param("echo one; echo two; exit 3", {}, ["│ one", "│ two"], id="stdout where stderr is empty"),
+        pytest.param("echo one; echo why >&2; exit 3", {}, [], id="nothing where the reason says it all"),
+        pytest.param("echo one >&2; echo two >&2", {}, [], id="nothing where it went well"),
+        pytest.param("echo a >&2; echo b >&2; exit 3", {"continue_on_fail": True}, ["│ a", "│ b"], id="where it may"),
+        pytest.param(
+            "[ -e f ] || { touch f; echo old >&2; echo old >&2; exit 1; }; echo new; echo newer; exit 3",
+            {"retry": {"max": 2, "backoff": "1ms"}},
+            ["│ new", "│ newer"],
+            id="of the last attempt",
+        ),
+    ],
+)
+def test_which_lines_are_shown(project: Project, script: str, more: dict[str, Any], lines: list[str]) -> None:
+    talking(project, script, **more)
+    assert quoted(project.exec().out) == lines
+
+
+def test_lines_without_end_are_cut_and_not_shown_whole(project: Project) -> None:
+    talking(project, "for n in 1 2 3; do head -c 100000 /dev/zero | tr '\\0' x >&2; echo >&2; done; exit 3")
+    project.exec().ended(3)
+    lines = quoted(project.gert("run", "status", "last").out)
+    assert lines
+    assert all(len(line) < 500 for line in lines)
+
+
+def test_a_failure_of_a_step_that_called_nothing_names_no_output(project: Project) -> None:
+    project.runbook({"id": "no", "type": "assert", "assert": [{"type": "equals", "value": "a", "expected": "b"}]})
+    assert "gert logs" not in project.exec().ended(3).out
+    assert "gert logs" not in project.gert("run", "status", "last").ended(0).out
+
+
+def test_the_command_that_shows_output_names_the_item_and_the_ledger(project: Project) -> None:
+    talking(project, "echo a b >&2; exit 3", for_each={"over": ["a/b c"], "as": "x", "key": "{{ .x }}"})
+    ran = project.exec("--db", "runs.db").ended(3)
+    (command,) = re.findall(r"output of the failed step: gert (logs .*)\n", ran.out)
+    assert "a b" in project.gert(*shlex.split(command)).ended(0).out
+
+
+def test_the_output_of_the_failed_step_is_found_before_that_of_steps_after_it(project: Project) -> None:
+    talking(project, "echo a >&2; echo b >&2; exit 3")
+    book = json.loads((project.root / "book.yaml").read_text())
+    each = {"over": list(range(25)), "as": "i"}
+    book["finally"] = [{"id": "tidy", "type": "tool", "tool": "ok", "for_each": each}]
+    project.script("ok", "echo fine >&2")
+    project.write("book.yaml", book | {"tools": ["bad", "ok"]})
+    project.exec().ended(3)
+    assert quoted(project.gert("run", "status", "last").ended(0).out) == ["│ a", "│ b"]
 
 
 def test_the_values_of_a_shown_run_are_in_one_column_however_long_the_names_of_tools_and_policies_are(

@@ -13,7 +13,6 @@ from gert.ecosystem.tools.stdio import ProgramLocation, location_changed
 from gert.errors import InputError, Refused
 from gert.kernel.engine.requests import Subject
 from gert.kernel.events.runbook import Failure
-from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.secret_refs import reveal
 from gert.kernel.foundation.signature import keyed_digest
 from gert.kernel.governance.approval import ApprovalRequest
@@ -92,7 +91,7 @@ class Binding:
         if now.request_hash != asked.request_hash:
             others = [name for name in now.secrets if now.secrets[name] != asked.secrets.get(name)]
             if others and hash_of(msgspec.structs.replace(now, secrets=asked.secrets)) == asked.request_hash:
-                return f"the secret input {listing(others)} differs from the request"
+                return f"the secret input {', '.join(f'`{name}`' for name in others)} differs from the request"
             return CHANGED
         if asked.host != self._host:
             return None

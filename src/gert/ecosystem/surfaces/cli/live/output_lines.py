@@ -9,6 +9,8 @@ from gert.ecosystem.surfaces.cli.render.text import LONGEST_LINE, tidy
 _BREAK: Final = re.compile(r"([\r\n])")
 _LONGEST_KEPT: Final = 4 * LONGEST_LINE
 _LAST_PART: Final = 16 * 1024
+_MOST_SHOWN: Final = 5
+"""Lines to show of what a failed step printed."""
 
 
 class LineFeed:
@@ -62,3 +64,24 @@ class Tail:
         begun = [feed.begun for feed in self._feeds.values() if feed.begun]
         lines = [line for line in self._lines if line] + begun
         return lines[-count:] if count > 0 else []
+
+
+class FailureTail:
+    """What a step printed last, to show below its failure: on standard error, or else on standard output."""
+
+    def __init__(self) -> None:
+        # Split into lines only if the step fails: most do not, and some print much.
+        self._texts = {"stderr": "", "stdout": ""}
+
+    def feed(self, stream: str, text: str) -> None:
+        """Add text."""
+        self._texts[stream] = (self._texts.get(stream, "") + text)[-_LAST_PART:]
+
+    def lines(self, message: str) -> list[str]:
+        """The last lines; none where the message of the failure has all of them."""
+        found: list[str] = []
+        for stream, text in self._texts.items():
+            tail = Tail(_MOST_SHOWN)
+            tail.feed(stream, text)
+            found = found or tail.last(_MOST_SHOWN)
+        return [] if len(found) == 1 and found[0].strip() in message else found

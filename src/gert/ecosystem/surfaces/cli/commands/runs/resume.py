@@ -37,6 +37,11 @@ CHOICES = get_args(Reconciliation)
 @click.option(
     "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set a secret input, which is never recorded."
 )
+@click.option(
+    "--record",
+    metavar="DIR",
+    help="Write a scenario that replays the run to DIR (default: that of `gert exec --record`).",
+)
 @click.option("--allow-running", is_flag=True, help="Resume even if a tool of the run is still running.")
 @redrive_command
 def command(
@@ -44,6 +49,7 @@ def command(
     ticket: str | None,
     reconcile: tuple[str, ...],
     outputs: tuple[str, ...],
+    record: str | None,
     allow_running: bool,
     **shared: Any,
 ) -> Begin:
@@ -60,6 +66,7 @@ def command(
         ticket=ticket,
         reconcile=choices,
         reconcile_outputs=outputs,
+        record=record,
         allow_running=allow_running,
         **shared,
     )

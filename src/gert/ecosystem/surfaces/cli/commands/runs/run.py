@@ -13,6 +13,7 @@ from gert.ecosystem.host.runs.agent_timeline import timeline_of
 from gert.ecosystem.host.runs.ledger_reader import Follower
 from gert.ecosystem.host.runs.listed_run import OPEN, STATUSES, ListedRun
 from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.logs import failed_output
 from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor
 from gert.ecosystem.surfaces.cli.commands.runs.run_control import advance, cancel, evidence
@@ -129,12 +130,13 @@ def show(run_id: str, whole: bool, ledger: LedgerChoice, as_json: bool) -> int:
         entry = runs.whole_entry(runs.find(run_id))
         timeline = timeline_of(runs.lines(entry)) if entry.kind == "agent" else None
         steps = recorded_steps(runs.lines(entry)) if entry.kind == "runbook" else []
+        printed = {} if as_json else failed_output(runs.reader, entry.head)
     shown = steps if whole else steps[-MOST_SHOWN:]
     if as_json:
         added = {} if timeline is None else as_data(timeline, whole=whole)
         print_json(as_document(entry) | added | ({"steps": shown} if entry.kind == "runbook" else {}))
     else:
-        print_lines(about(entry, now()))
+        print_lines(about(entry, now(), printed))
         if shown:
             print_line()
             left_out = len(steps) - len(shown)

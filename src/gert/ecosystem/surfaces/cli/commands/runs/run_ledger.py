@@ -10,12 +10,13 @@ import msgspec
 from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
 from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
 from gert.ecosystem.host.runs.export_spans import send_spans, spans_as_json
+from gert.ecosystem.host.runs.logs import failed_output
 from gert.ecosystem.host.runs.verify_ledger import Demands, Verified, check_ledger
 from gert.ecosystem.host.shapes.reports import VerifiedRun
 from gert.ecosystem.surfaces.cli.commands.runs.trace import write_out
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run, open_runs, run_argument
-from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line
-from gert.ecosystem.surfaces.cli.render.runs.run_text import COLOURS
+from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_lines
+from gert.ecosystem.surfaces.cli.render.runs.run_text import COLOURS, last_output, output_command
 from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.errors import UsageError
@@ -28,6 +29,7 @@ def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
     """Show the status of a run, and what it waits for."""
     with open_runs(*ledger) as runs:
         entry = runs.entry(runs.find(run_id))
+        printed = {} if as_json else failed_output(runs.reader, entry.head)
     facts = status_facts(entry)
     if as_json:
         print_json(facts)
@@ -42,11 +44,13 @@ def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
         "waits for": facts["blocked_on"],
         "failed at": facts["failed_step"],
         "because": facts["failure_reason"],
-        "output": f"gert logs {facts['run_id']}" if facts["failed_step"] else None,
     }
     for title, value in rows.items():
         if value is not None:
             print_line(f"  {title}:".ljust(14) + clip(str(value)))
+    print_lines(last_output(entry, printed))
+    if (command := output_command(entry)) is not None:
+        print_line("  output:".ljust(14) + clip(command))
     return 0
 
 

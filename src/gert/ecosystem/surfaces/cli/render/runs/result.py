@@ -1,9 +1,11 @@
 """The result of a run: as text, as JSON, and as an exit code."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from gert.ecosystem.host.config.ledger_location import ledger_arguments, ledger_name
 from gert.ecosystem.host.run.options import Executed, Recorded
+from gert.ecosystem.host.runs.logs import logs_command
 from gert.ecosystem.surfaces.cli.render.output import (
     near_path,
     plural,
@@ -77,6 +79,11 @@ def _summary(executed: Executed) -> Iterator[str]:
     yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
     if executed.status == "waiting":
         yield from _waiting(executed)
+    failure = executed.failure
+    if failure is not None and where is not None:
+        options = ledger_arguments(database) or executed.state_words
+        logs = logs_command(executed.run_id, failure.kind, executed.failed_step, options)
+        yield from (f"output of the failed step: {printable(each)}" for each in (logs,) if each is not None)
     scenario = executed.scenario
     if scenario is not None and scenario.problem is None:
         yield printable(_replay(scenario))
@@ -94,7 +101,8 @@ def _waiting(executed: Executed) -> Iterator[str]:
         yield f"approval pending for `{path_text(each.path)}`: gert approve {ticket}"
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
-    yield f"resume with: gert resume {printable(executed.run_id)}{printable(where)}"
+    record = f" --record {shlex.quote(executed.record)}" if executed.record is not None else ""
+    yield f"resume with: gert resume {printable(executed.run_id)}{printable(where)}{printable(record)}"
 
 
 def _outcome(outcome: Outcome) -> str:

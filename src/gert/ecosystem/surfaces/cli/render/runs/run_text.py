@@ -1,7 +1,7 @@
 """Runs as text and JSON: rows of a list, the details of one run, and the next commands."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
@@ -12,8 +12,10 @@ from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts
 from gert.ecosystem.host.runs.listed_run import ListedRun
+from gert.ecosystem.host.runs.logs import logs_command
 from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.host.shapes.runs import RunRow
+from gert.ecosystem.surfaces.cli.live.output_lines import FailureTail
 from gert.ecosystem.surfaces.cli.render.governance.ticket_text import answered_text
 from gert.ecosystem.surfaces.cli.render.output import folded, near_path, plural
 from gert.ecosystem.surfaces.cli.render.table import Cell
@@ -24,6 +26,8 @@ from gert.ecosystem.surfaces.cli.render.text import (
     GOOD,
     LIVELY,
     LONGEST_NAME,
+    QUIET,
+    QUOTED,
     age,
     clip,
     elapsed,
@@ -136,8 +140,8 @@ def as_document(entry: ListedRun) -> dict[str, Any]:
     }
 
 
-def about(entry: ListedRun, now: datetime) -> Iterator[str]:
-    """The details of a run, line by line."""
+def about(entry: ListedRun, now: datetime, printed: Mapping[str, str]) -> Iterator[str]:
+    """The details of a run, line by line; `printed` is what its failed step printed, by stream."""
     said = as_document(entry)
     if entry.kind == "agent":
         yield from _about_agent(entry, said, now)
@@ -162,7 +166,7 @@ def about(entry: ListedRun, now: datetime) -> Iterator[str]:
     ]
     yield from (_line(title, value) for title, value in rows if value)
     yield from _inputs(said)
-    yield from _end(entry, said)
+    yield from _end(entry, said, printed)
     for each in said["pending"]:
         status = answered_text(_resume(entry)) if each["answered"] and not entry.is_driven else each["status"]
         yield _line("waits for", f"ticket {each['ticket_id']} of `{path_text(each['path'])}`: {status}")
@@ -173,6 +177,23 @@ def about(entry: ListedRun, now: datetime) -> Iterator[str]:
             "in doubt", f"{path_text(call.path)} ({call.target}): gert stopped before recording a result; {then}"
         )
     yield from (_line("next", command) for command in said["next"])
+
+
+def last_output(entry: ListedRun, printed: Mapping[str, str]) -> Iterator[str]:
+    """The last lines that the failed step of a run printed."""
+    tail = FailureTail()
+    for stream, text in printed.items():
+        tail.feed(stream, text)
+    message = entry.head.runbook.failure if entry.head.runbook is not None else None
+    yield from (f"    {click.style(QUOTED, fg=QUIET)}{line}" for line in tail.lines(message or ""))
+
+
+def output_command(entry: ListedRun) -> str | None:
+    """The command that shows all that the failed step of a run printed."""
+    found = entry.head.runbook
+    if found is None:
+        return None
+    return logs_command(entry.run_id, found.failure_kind, found.failed_step, entry.place.words)
 
 
 def commands(entry: ListedRun) -> Iterator[str]:
@@ -269,7 +290,7 @@ def _inputs(said: dict[str, Any]) -> Iterator[str]:
         yield _line("input", f"{name} = {value_text(value)}" + (f" ({source})" if source else ""))
 
 
-def _end(entry: ListedRun, said: dict[str, Any]) -> Iterator[str]:
+def _end(entry: ListedRun, said: dict[str, Any], printed: Mapping[str, str]) -> Iterator[str]:
     end = said["end"] or {}
     if entry.end is not None:
         end_data = entry.end.data
@@ -283,6 +304,10 @@ def _end(entry: ListedRun, said: dict[str, Any]) -> Iterator[str]:
             value = f"{value.get('kind')}: {value.get('message')}"
         if isinstance(value, str):
             yield _line(title, path_text(value) if name == "failed_step" else value)
+        if name == "failure":
+            yield from last_output(entry, printed)
+    if (command := output_command(entry)) is not None:
+        yield _line("output", command)
     if end.get("break_glass"):
         yield _line("glass", f"{end['break_glass']} decisions overridden")
 

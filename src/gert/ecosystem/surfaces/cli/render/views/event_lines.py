@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed
+from gert.ecosystem.surfaces.cli.live.output_lines import FailureTail, LineFeed
 from gert.ecosystem.surfaces.cli.render.events import describe
 from gert.ecosystem.surfaces.cli.render.events.failures import Failures
 from gert.ecosystem.surfaces.cli.render.events.steps import does_text
@@ -38,7 +38,7 @@ class LineRenderer:
     """Renders events and output as lines; keeps only running steps.
 
     starts: emit a line when a step starts; the live view shows that differently, and counts the items of long loops
-    verbose: include all output of tools
+    verbose: include all output of tools; else the last lines of steps that fail
     """
 
     def __init__(self, *, starts: bool = True, verbose: bool = False) -> None:
@@ -47,6 +47,7 @@ class LineRenderer:
         self._places = Positions()
         self._running: dict[str, says.StepStart] = {}
         self._feeds: dict[str, dict[str, LineFeed]] = {}
+        self._tails: dict[str, FailureTail] = {}
         self._failures = Failures()
         self._long_loops: set[str] = set()
         self._previews: dict[str, list[Line]] = {}
@@ -60,6 +61,8 @@ class LineRenderer:
         elif isinstance(payload, says.StepComplete):
             self._running.pop(path, None)
             yield from self._rest(path)
+        elif isinstance(payload, says.StepRetry):
+            self._tails.pop(path, None)
         # Before anything is filtered: positions depend on all events.
         place = self._places.of(event, payload)
         if isinstance(payload, says.ForEachStart) and payload.item_count > MOST_ITEMS:
@@ -80,12 +83,18 @@ class LineRenderer:
         if not _is_prompt(payload):
             yield from preview
         yield from lines
+        if isinstance(payload, says.StepComplete):
+            tail = self._tails.pop(path, None)
+            if tail is not None and payload.failure is not None:
+                yield from self._quote(path, tail.lines(payload.failure.message))
 
     def printed(self, path: str, stream: str, text: str) -> Iterator[Line]:
         """Yield the lines that this output completes."""
         if self._verbose:
             feed = self._feeds.setdefault(path, {}).setdefault(stream, LineFeed())
             yield from self._quote(path, feed.feed(text))
+        elif path in self._running:
+            self._tails.setdefault(path, FailureTail()).feed(stream, text)
 
     def rest(self) -> Iterator[Line]:
         """Yield previews that no prompt showed, and lines that tools never completed."""
