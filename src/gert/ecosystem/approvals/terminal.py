@@ -163,6 +163,7 @@ class TerminalApprovals:
 
     def _show_unseen(self, ask: AwaitApproval, together: list[AwaitApproval]) -> None:
         """Show the other requests, however many rows they take."""
+        self._width = max(self._width, self._console.width)
         for at, each in enumerate(together, 1):
             for line in compact(each.request, number=at) if each in self._unseen else ():
                 self._console.say(*line)

@@ -392,11 +392,11 @@ esac
         source = f"#!/bin/sh\ncat > '{project.root}/read'\ncat <<'E'\n{POD_HELP}\nE\n"
         program = project.write("pod", source)
         program.chmod(0o755)
-        words = ["tool", "new", "pod", "--from-help", "-o", "-", "--", program, "get", "NAME"]
-        ran = project.gert(*words, stdin="typed\n").ended(0)
+        words = ["tool", "new", "pod", "-o", "-"]
+        ran = project.gert(*words, "--from-help", "--", program, "get", "NAME", stdin="typed\n").ended(0)
         assert ran.err == f"running: {program} --help\nrunning: {program} get --help\n"
         assert (project.root / "read").read_text() == ""
-        assert project.gert("tool", "new", "pod", "-o", "-", "--", program, "get", "NAME").ended(0).err == ""
+        assert project.gert(*words, "--", program, "get", "NAME").ended(0).err == ""
 
     def test_it_is_printed_instead(self, project: Project) -> None:
         assert "argv: [df, -P]" in project.gert("tool", "new", "x", "-o", "-", "--", "df", "-P").ended(0).out

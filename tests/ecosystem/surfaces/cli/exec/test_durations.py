@@ -112,8 +112,8 @@ def test_the_time_between_a_kill_and_the_resume_is_waiting(project: Project) -> 
     assert seconds(last(project)) == pytest.approx(wall(project), abs=0.2)
     assert "waited" not in completed(project.run().events(), "last")
     # No record says when the process ended: some of that time may have been work.
-    for shown in (("run", "show", "last"), ("trace", "show", "last")):
-        said = project.gert(*shown).ended(0).out
+    for command in ("run", "trace"):
+        said = project.gert(command, "show", "last").ended(0).out
         assert "of it waiting or interrupted)" in said
         assert "of it waiting)" not in said
     shown = project.gert("run", "show", "last").ended(0).out

@@ -44,12 +44,8 @@ def _contract_violation(step: says.ContractViolation, about: Subject) -> Descrip
 
 
 def _preview_captured(step: says.PreviewCaptured, about: Subject) -> Description:
-    return Description(
-        style.NOTED,
-        f"{about.name}: preview{_command(step.command)}",
-        style.LIVELY,
-        style.lines_of(step.output or PRINTED_NOTHING),
-    )
+    printed = style.lines_of(step.output) if step.output else (PRINTED_NOTHING,)
+    return Description(style.NOTED, f"{about.name}: preview{_command(step.command)}", style.LIVELY, printed)
 
 
 def _preview_skipped(step: says.PreviewSkipped, about: Subject) -> Description:

@@ -1,8 +1,12 @@
 """Steps whose process ended during a call: how much of their time was work is not known."""
 
+from typing import Final
+
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
+
+MOST_KEPT: Final = 1000
 
 
 class Interruptions:
@@ -12,10 +16,12 @@ class Interruptions:
         self._paths: set[str] = set()
 
     def within(self, event: Envelope, payload: Payload) -> bool:
-        """Whether the step of an event, one inside it, or one of the run was interrupted."""
+        """Whether the step or the run that ends with this event was interrupted, or a step inside it."""
         path = event.path
-        if isinstance(payload, says.StepReconciled) and path is not None:
+        if isinstance(payload, says.StepReconciled) and path is not None and len(self._paths) < MOST_KEPT:
             self._paths.add(path)
-        if path is None or not self._paths:
-            return bool(self._paths)
+        if not isinstance(payload, says.StepComplete | says.RunComplete) or not self._paths:
+            return False
+        if path is None:
+            return True
         return any(each == path or each.startswith((f"{path}/", f"{path}[")) for each in self._paths)
