@@ -14,6 +14,7 @@ import pytest
 
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.surfaces.cli.main import COMMANDS, group, main
+from gert.ecosystem.surfaces.cli.render.output import error_document, print_json_line
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -520,6 +521,21 @@ class TestSchema:
             [*GERT, "run", "list"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=60, check=False
         )
         assert (done.returncode, done.stderr) == (130, b"error: interrupted\n")
+
+    @pytest.mark.parametrize(
+        ("words", "is_json"), [(["run", "list", "--json"], True), (["tool", "new", "x", "--", "df", "--json"], False)]
+    )
+    def test_ctrl_c_while_gert_is_being_loaded_is_json_where_it_was_asked_for(
+        self, tmp_path: Path, words: list[str], is_json: bool, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+        path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+        done = subprocess.run(
+            [*GERT, *words], env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (130, b"error: interrupted\n")
+        print_json_line({"error": error_document("interrupted", "interrupted", None, 130)})
+        assert done.stdout.decode() == (capsys.readouterr().out if is_json else "")
 
     def test_a_mistake_in_the_option_for_json_is_still_json(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["run", "list", "--json=1"]) == 2

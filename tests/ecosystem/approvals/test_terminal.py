@@ -316,6 +316,67 @@ def test_a_prompt_that_leaves_the_screen_repeats_the_step_and_its_title(monkeypa
     assert rows[-2:] == ["  step:          `restart`: Restart it", "  command:       rm -rf /srv"]
 
 
+class TestTwentyItemsOfALoop:
+    """At 80 columns and 24 rows."""
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+
+    def asked(self, *said: str) -> tuple[list[ApprovalAnswer], list[list[str]]]:
+        """The answers, and the rows above each question."""
+        asks = [
+            AwaitApproval(
+                key=f"k{at}",
+                path=f"restart[{at}]",
+                step_id="restart",
+                ticket_id=f"t{at}",
+                request=request(path=f"restart[{at}]", command={"program": "rm", "arguments": [f"file-{at}"]}),
+            )
+            for at in range(20)
+        ]
+
+        async def every(console: Console) -> list[ApprovalAnswer]:
+            port = approvals(console)
+            return await asyncio.gather(*map(port.wait, asks))
+
+        answers, shown = at_terminal(every, *(("approve? ", f"{each}\n") for each in said))
+        parts = re.sub(r"\x1b\[[0-9;]*m", "", shown).split("approve? ")
+        return answers, [part.splitlines() for part in parts]
+
+    def test_those_that_fit_are_shown_and_the_others_are_counted(self) -> None:
+        _, [first, *_] = self.asked("n", *["?", "a"])
+        assert len(first) < 24
+        assert first[1] == "20 approvals needed for the items of `restart`"
+        numbers = [int(row.split(".")[0]) for row in first if re.match(r"\d+\. ", row)]
+        assert numbers == [*range(1, numbers[-1] + 1)]
+        more = f"… {20 - numbers[-1]} more; ? shows them, then `a` approves all 20"
+        assert [row for row in first if row.startswith("…")] == [more]
+
+    def test_all_are_approved_only_when_all_were_shown(self) -> None:
+        answers, [first, question, *_] = self.asked("a", "a go")
+        assert all([each.approved for each in answer.responses] == [True] for answer in answers)
+        assert "a = all" not in question[0]
+        assert question[0].endswith("  not all of them were shown: read the others, and answer then")
+        commands = [row.split()[-1] for row in [*first, *question] if row.startswith("  command:")]
+        assert {f"file-{at}" for at in range(20)} == set(commands)
+        # What `y` and `n` decide stands where the question is.
+        assert question[-2:] == ["  1. step:       `restart[0]`: Restart it", "  command:       rm file-0"]
+
+    def test_a_question_mark_shows_the_others_and_then_the_other_facts(self) -> None:
+        answers, [_, others, facts, *_] = self.asked("?", "?", "a")
+        assert len(answers) == 20
+        assert any(row.startswith("20. ") for row in others)
+        assert facts[0].startswith("[y/n = item 1 only, a = all 20, ? = more")
+        assert sum(row.strip().startswith("asked by:") for row in facts) == 20
+
+
+def test_a_preview_that_printed_nothing_says_so() -> None:
+    asked = request(preview="", preview_command=("diff", "a", "b"))
+    _, shown = at_terminal(lambda console: approvals(console).wait(waiting(asked)), ("approve? ", "n\n"))
+    assert "  preview:       diff a b\n    (printed nothing)\n" in re.sub(r"\x1b\[[0-9;]*m|\r", "", shown)
+
+
 @pytest.mark.parametrize(
     ("value", "seen"),
     [

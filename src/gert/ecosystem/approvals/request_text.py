@@ -8,7 +8,7 @@ import msgspec
 
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.foundation.text import exact_line, one_line, printable
+from gert.kernel.foundation.text import PRINTED_NOTHING, exact_line, one_line, printable
 from gert.kernel.governance.approval import ApprovalRequest
 
 _MAX_SHOWN: Final = 2000
@@ -123,6 +123,8 @@ def _preview(request: ApprovalRequest, most: int = _MAX_LINES) -> Iterator[str]:
     if request.preview is not None:
         yield f"  preview:       {_shown(shlex.join(request.preview_command))}"
         lines = _preview_lines(request)
+        if not lines:
+            yield f"    {PRINTED_NOTHING}"
         yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:most])
         if len(lines) > most:
             yield f"    │ … ({len(lines) - most} more lines)"

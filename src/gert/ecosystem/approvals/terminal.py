@@ -79,6 +79,7 @@ class TerminalApprovals:
         self._waiting: dict[str, AwaitApproval] = {}
         self._given: dict[str, Response] = {}
         self._width = 0
+        self._unseen: list[AwaitApproval] = []
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
         """Give the request a ticket; the person is asked when the run waits for it."""
@@ -136,27 +137,47 @@ class TerminalApprovals:
 
     async def _ask(self, ask: AwaitApproval, responses: list[Response]) -> None:
         """Show what is decided on, then ask."""
-        shown = self._together(ask)
-        self._show(ask, shown)
-        await self._gather(ask, responses, shown[1:])
+        together = self._together(ask)
+        self._show(ask, together)
+        await self._gather(ask, responses, together[1:])
 
-    def _show(self, ask: AwaitApproval, shown: list[AwaitApproval]) -> None:
+    def _show(self, ask: AwaitApproval, together: list[AwaitApproval]) -> None:
+        """Show the requests, of several at once as many as can be seen above the question."""
         self._width = self._console.width
-        self._console.say("")
-        if len(shown) > 1:
-            loop = _loop_of(ask.request)
-            self._console.say(f"{len(shown)} approvals needed for the items of `{loop}`", "bold")
-        numbered = [(each.request, at if len(shown) > 1 else None) for at, each in enumerate(shown, 1)]
-        lines = [line for request, number in numbered for line in compact(request, number=number)]
-        lines.append(rule_line(ask.request))
+        count = len(together)
+        number = 1 if count > 1 else None
+        heading = StyledLine(f"{count} approvals needed for the items of `{_loop_of(ask.request)}`", "bold")
+        before = [StyledLine(""), *([heading] if count > 1 else [])]
+        after = self._reasons(ask)
+        items = [list(compact(each.request, number=number and at)) for at, each in enumerate(together, 1)]
+        for shown in range(count, 0, -1):
+            lines = [*before, *(line for item in items[:shown] for line in item), *_more(count - shown, count), *after]
+            if fits := self._console.fits(line.text for line in lines):
+                break
+        self._unseen = together[shown:]
+        if not fits:
+            # What would run is above the screen, or will be: it is shown again where the question is.
+            lines += reminder(ask.request, number=number)
+        for line in lines:
+            self._console.say(*line)
+
+    def _show_unseen(self, ask: AwaitApproval, together: list[AwaitApproval]) -> None:
+        """Show the other requests, however many rows they take."""
+        self._width = max(self._width, self._console.width)
+        for at, each in enumerate(together, 1):
+            for line in compact(each.request, number=at) if each in self._unseen else ():
+                self._console.say(*line)
+        self._unseen = []
+        for line in (*self._reasons(ask), *reminder(ask.request, number=1)):
+            self._console.say(*line)
+
+    def _reasons(self, ask: AwaitApproval) -> list[StyledLine]:
+        """Why approval is needed, and how old the preview is."""
+        lines = [rule_line(ask.request)]
         if ask.request.preview is not None and (age := self._age(ask)) >= _STALE:
             text = f"  {'preview:'.ljust(15)}from {format_duration(age)} ago; what it shows may have changed since"
             lines.append(StyledLine(text, "yellow"))
-        if not self._console.fits(line.text for line in lines):
-            # What would run is above the screen, or will be: it is shown again where the question is.
-            lines += [line for request, number in numbered for line in reminder(request, number=number)]
-        for line in lines:
-            self._console.say(*line)
+        return lines
 
     def _together(self, ask: AwaitApproval) -> list[AwaitApproval]:
         """The request, and those of the other items of its loop that are open now and need the same one person."""
@@ -219,10 +240,11 @@ class TerminalApprovals:
         return None
 
     async def _verdict(self, approver: str, ask: AwaitApproval, others: list[AwaitApproval]) -> Response | None:
-        every = f"a = all {len(others) + 1}, " if others else ""
         one = "y/n = item 1 only" if others else "y/N"
         asked = 0
         while asked < ATTEMPTS:
+            # What a person could not see is not approved with the rest.
+            every = f"a = all {len(others) + 1}, " if others and not self._unseen else ""
             answer = await self._line(f"approve? [{one}, {every}? = more; a reason may follow]: ")
             word, _, reason = answer.strip().partition(" ")
             word = word.lower()
@@ -230,6 +252,11 @@ class TerminalApprovals:
                 # The terminal broke the rows again, and a value may have drawn some that look like ours.
                 self._console.say("  the terminal became narrower: read it again, and answer then")
                 self._show(ask, [ask, *others])
+                continue
+            if self._unseen and word in {"?"} | _ALL:
+                if word in _ALL:
+                    self._console.say("  not all of them were shown: read the others, and answer then")
+                self._show_unseen(ask, [ask, *others])
                 continue
             if word == "?":
                 for each in (ask, *others):
@@ -262,6 +289,11 @@ class TerminalApprovals:
             ticket_id=ask.ticket_id,
             request_hash=ask.request.request_hash,
         )
+
+
+def _more(count: int, of: int) -> list[StyledLine]:
+    """Say how many requests are not shown."""
+    return [StyledLine(f"… {count} more; ? shows them, then `a` approves all {of}", "yellow")] if count else []
 
 
 def _loop_of(request: ApprovalRequest) -> str | None:

@@ -11,6 +11,9 @@ _TAB: Final = "⇥"
 PLACEHOLDER: Final = "[REDACTED]"
 """The text that replaces a secret."""
 
+PRINTED_NOTHING: Final = "(printed nothing)"
+"""Stands where the output of a program would."""
+
 # Outside these bounds a number is clearer with an exponent.
 _SMALLEST_PLAIN = 1e-9
 _LARGEST_PLAIN = 1e21

@@ -32,3 +32,9 @@ def test_every_text_about_a_ticket_names_the_path(tmp_path: Path) -> None:
     assert "Approve step each[z1]/del of restart-service" in message
     assert request_document(file.ticket.request)["path"] == "each[z1]/del"
     assert any("approval needed for step `each[z1]/del`" in line for line in summary(file.ticket.request))
+
+
+@pytest.mark.parametrize(("printed", "shown"), [("", "(printed nothing)"), ("2 pods", "2 pods")])
+def test_what_a_preview_printed_stands_below_its_command(tmp_path: Path, printed: str, shown: str) -> None:
+    file = opened(tickets(tmp_path), preview=printed, preview_command=("kubectl", "diff"))
+    assert ticket_summary.preview(file) == f"$ kubectl diff\n{shown}"

@@ -14,7 +14,7 @@ from gert.ecosystem.approvals.tickets import TicketView
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.foundation.text import REPLACEMENT, printable
+from gert.kernel.foundation.text import PRINTED_NOTHING, REPLACEMENT, printable
 from gert.kernel.governance.approval import ApprovalRequest
 
 NOT_SHOWN: Final = ("inputs", "outputs")
@@ -92,7 +92,7 @@ def preview(view: TicketView) -> str | None:
     if request.preview is None:
         return None
     command = f"$ {shlex.join(request.preview_command)}\n" if request.preview_command else ""
-    return shown(f"{command}{request.preview}")
+    return shown(f"{command}{request.preview or PRINTED_NOTHING}")
 
 
 def shown(value: Any) -> str:

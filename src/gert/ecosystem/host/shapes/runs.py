@@ -33,6 +33,22 @@ class FailureDocument(TypedDict):
     step: NotRequired[str | None]
 
 
+class StepApproval(TypedDict):
+    """A response to a request for approval that counts.
+
+    method: how it was given, such as `terminal` or `ticket`
+    at: when it was received, or given if that is not known
+    signed: it has a signature that was verified
+    """
+
+    approver: str
+    approved: bool
+    method: str
+    at: str
+    signed: bool
+    reason: NotRequired[str]
+
+
 class StepResult(TypedDict):
     """A step that ended.
 
@@ -43,6 +59,8 @@ class StepResult(TypedDict):
     reason: why it was skipped, such as `when_false` or `governance_denied`
     attempts: how often it was tried, if more than once
     outputs: redacted
+    approvals: who approved or rejected it
+    interrupted: a process ended during its call, so that its duration says little
     """
 
     path: str
@@ -56,6 +74,8 @@ class StepResult(TypedDict):
     failure: NotRequired[FailureDocument]
     attempts: NotRequired[int]
     outputs: NotRequired[FREE]
+    approvals: NotRequired[list[StepApproval]]
+    interrupted: NotRequired[bool]
 
 
 class Waiting(TypedDict):

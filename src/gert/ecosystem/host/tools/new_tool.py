@@ -4,7 +4,9 @@ import asyncio
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -97,8 +99,12 @@ def new_tool(
     claims: Claims = Claims(),  # noqa: B008  # it is frozen
     output: str | None = None,
     working: str | None = None,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> NewTool:
-    """Write a tool file; to one that exists, actions from examples are added."""
+    """Write a tool file; to one that exists, actions from examples are added.
+
+    announce: given each command before it is run, as people write it
+    """
     if not is_safe_name(name):
         raise UsageError(f"`{name}` cannot be the name of a tool", hint="use letters, digits, `_`, `.` and `-`")
     if not examples and not from_help:
@@ -108,17 +114,18 @@ def new_tool(
         )
     workspace = Workspace(working)
     file = tool_path(output, name, workspace)
-    before = _before(file, name) if file is not None and is_there(file) else None
+    binary = program or (examples[0][0] if examples and examples[0] else name)
+    before = _before(file, name, binary if examples else None) if file is not None and is_there(file) else None
     if before is not None and not examples:
         raise UsageError(f"`{file}` exists already", hint="give an example to add an action, or another file with -o")
-    binary = program or (examples[0][0] if examples and examples[0] else name)
     described: HelpText | None = None
     of_commands: dict[str, HelpText] = {}
     if from_help:
-        described = read_help(_help_of([binary], environ, workspace.working), os.path.basename(binary))
+        help_of = partial(_help_of, environ=environ, folder=workspace.working, announce=announce)
+        described = read_help(help_of([binary]), os.path.basename(binary))
         # Only what the program itself calls a command: any other word might be acted upon.
         for command in dict.fromkeys(words[1] for words in examples if words[1:2] and words[1] in described.commands):
-            of_commands[command] = read_help(_help_of([binary, command], environ, workspace.working), command)
+            of_commands[command] = read_help(help_of([binary, command]), command)
     actions = dict(_actions(examples, binary, described, of_commands, claims, action))
     document = {
         "apiVersion": API_VERSION,
@@ -147,16 +154,26 @@ def new_tool(
     )
 
 
-def _before(file: str, name: str) -> str:
-    """The text of an existing tool file of this name."""
+def _before(file: str, name: str, binary: str | None) -> str:
+    """The text of an existing tool file of this name.
+
+    binary: the program of the actions to add, which must be that of the file
+    """
     try:
         with open(file, encoding="utf-8") as opened:
             text = opened.read(_LONGEST_FILE)
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"`{file}` exists and cannot be read", hint="choose another file with -o") from None
     document = load(text.encode(), kind="tool", file_name=file)
-    if document.model is None or document.model.meta.name != name:
-        raise UsageError(f"`{file}` exists and is not the tool `{name}`", hint="choose another file with -o")
+    old = document.model
+    if old is None or old.meta.name != name:
+        what = f"is not a tool file for `{name}`" if old is None else f"is the tool `{old.meta.name}`, not `{name}`"
+        raise UsageError(f"`{file}` exists and {what}", hint="choose another file with -o")
+    if binary is not None and old.meta.binary not in (binary, None):
+        raise UsageError(
+            f"`{file}` exists and is a tool for the program `{old.meta.binary}`, not `{binary}`",
+            hint=f"choose another NAME than `{name}`, or edit the file if it is wrong",
+        )
     return text
 
 
@@ -168,8 +185,6 @@ def _added(before: str, document: dict[str, Any]) -> str:
             "the tool names no program of its own: each of its actions does",
             hint="print the action with `-o -`, and add it yourself",
         )
-    if document["meta"]["binary"] != old.meta.binary:
-        raise UsageError(f"the program of the tool is `{old.meta.binary}`", hint="a tool file has one program")
     for name in document["actions"]:
         if name in old.actions:
             raise UsageError(f"the tool has an action `{name}` already", hint="name the new one with --action")
@@ -273,12 +288,13 @@ def _flow(value: Any) -> str:
     return value if isinstance(value, str) else str(value).lower()
 
 
-def _help_of(words: Sequence[str], environ: Mapping[str, str], folder: str) -> str:
+def _help_of(words: Sequence[str], environ: Mapping[str, str], folder: str, announce: Callable[[str], None]) -> str:
     """What `PROGRAM --help` or `PROGRAM COMMAND --help` prints."""
     program, *command = words
     found = Programs().find(program, folder, environ)
     if isinstance(found, Failure):
         raise UsageError(found.message, hint="name the program with --program, or give an example instead")
+    announce(shlex.join([found, *command, "--help"]))
     try:
         streams, timed_out = asyncio.run(_printed([found, *command, "--help"], environ, folder))
     except (OSError, ValueError) as problem:

@@ -105,9 +105,9 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            from gert.kernel.foundation.names import suggestion
+            from gert.ecosystem.surfaces.cli.habits import command_hint
 
-            hint = suggestion(args[0], COMMANDS) or "run `gert --help` to list the commands"
+            hint = command_hint("gert", args[0], COMMANDS) or "run `gert --help` to list the commands"
             raise UsageError(f"there is no command `{args[0]}`", hint=hint) from None
 
 
@@ -167,10 +167,7 @@ def _main(given: list[str], *, completes: bool) -> int:
         click.echo(problem.format_message(), err=True)
         return Exit.USAGE
     except click.ClickException as problem:
-        context = getattr(problem, "ctx", None)
-        hint = f"run `{context.command_path} --help` for usage" if context is not None else None
-        message = problem.format_message().rstrip(".").replace("'", "`")
-        return _fail(given, "usage", message[:1].lower() + message[1:], hint, Exit.USAGE)
+        return _fail(given, "usage", *_usage_error(problem), Exit.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return _fail(given, "interrupted", "interrupted", None, Exit.INTERRUPTED)
     except BrokenPipeError:
@@ -219,6 +216,19 @@ def _collect_again() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+def _usage_error(problem: click.ClickException) -> tuple[str, str | None]:
+    from gert.ecosystem.surfaces.cli.habits import usage_hint
+
+    # What click suggests is left out: the hint says what is meant.
+    said = problem.message if hasattr(problem, "possibilities") else problem.format_message()
+    message = said.rstrip(".").replace("'", "`")
+    hint = usage_hint(problem) if isinstance(problem, click.UsageError) else None
+    context = getattr(problem, "ctx", None)
+    if hint is None and context is not None:
+        hint = f"run `{context.command_path} --help` for usage"
+    return message[:1].lower() + message[1:], hint
 
 
 def _system_error(problem: OSError) -> tuple[str, str | None]:

@@ -31,7 +31,7 @@ from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.foundation.text import one_line, path_text, printable
+from gert.kernel.foundation.text import PRINTED_NOTHING, one_line, path_text, printable
 from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
 
@@ -287,7 +287,7 @@ class RunScreen(DeskScreen):
         if request is None or request.preview is None:
             self.say("the step that waits for approval has no preview")
         else:
-            lines = map(printable, masked(request.preview).splitlines())
+            lines = map(printable, (masked(request.preview) or PRINTED_NOTHING).splitlines())
             self.app.push_screen(Page(f"preview of {request.place}", lines))
 
     def action_variables(self) -> None:

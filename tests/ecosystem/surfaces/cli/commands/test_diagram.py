@@ -394,6 +394,12 @@ def test_the_ending_of_a_file_says_its_format(drawn: Project, file: str, begin: 
     assert text.endswith("\n```\n") == file.endswith(".md")
 
 
+def test_the_file_that_was_written_is_named_on_standard_error(drawn: Project) -> None:
+    ran = drawn.gert("diagram", "book.yaml", "-o", "d.svg").ended(0)
+    assert (ran.out, ran.err) == ("", "✓ wrote d.svg\n")
+    assert drawn.gert("diagram", "book.yaml").ended(0).err == ""
+
+
 def test_a_format_that_the_ending_contradicts_is_refused(drawn: Project) -> None:
     drawn.gert("diagram", "book.yaml", "--format", "dot", "-o", "d.gv").ended(0)
     refused = drawn.gert("diagram", "book.yaml", "--format", "mermaid", "-o", "d.svg").ended(2).err

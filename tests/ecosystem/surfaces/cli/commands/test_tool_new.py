@@ -370,10 +370,33 @@ esac
         assert "added to tools/git.tool.yaml" in added.out
         assert (project.root / "tools/git.tool.yaml").read_text().startswith(before)
         assert set(project.gert("tool", "show", "git", "--json").said["actions"][1]) >= {"name", "contract"}
-        assert "the program of the tool is `git`" in project.gert("tool", "new", "git", "--", "df").ended(2).err
         again = project.gert("tool", "new", "git", "--", "git", "log", "-n", "COUNT").ended(2)
         assert "has an action `log` already" in again.err
         project.gert("tool", "new", "git", "--action", "recent", "--", "git", "log", "-n", "COUNT").ended(0)
+
+    def test_a_file_for_another_program_is_named_and_nothing_is_run(self, project: Project) -> None:
+        project.gert("tool", "new", "git", "--", "git", "log").ended(0)
+        before = (project.root / "tools/git.tool.yaml").read_text()
+        program = project.write("other", f"#!/bin/sh\n: > '{project.root}/called'\necho 'Usage: other'\n")
+        program.chmod(0o755)
+        refused = project.gert("tool", "new", "git", "--from-help", "--", program, "X").ended(2).err
+        file = project.root / "tools/git.tool.yaml"
+        assert f"`{file}` exists and is a tool for the program `git`, not `{program}`\n" in refused
+        assert "hint: choose another NAME than `git`, or edit the file if it is wrong" in refused
+        assert not (project.root / "called").exists()
+        assert file.read_text() == before
+        renamed = project.gert("tool", "new", "df", "-o", file, "--", "df").ended(2).err
+        assert f"`{file}` exists and is the tool `git`, not `df`" in renamed
+
+    def test_what_is_run_for_its_help_is_printed_before_and_gets_no_input(self, project: Project) -> None:
+        source = f"#!/bin/sh\ncat > '{project.root}/read'\ncat <<'E'\n{POD_HELP}\nE\n"
+        program = project.write("pod", source)
+        program.chmod(0o755)
+        words = ["tool", "new", "pod", "-o", "-"]
+        ran = project.gert(*words, "--from-help", "--", program, "get", "NAME", stdin="typed\n").ended(0)
+        assert ran.err == f"running: {program} --help\nrunning: {program} get --help\n"
+        assert (project.root / "read").read_text() == ""
+        assert project.gert(*words, "--", program, "get", "NAME").ended(0).err == ""
 
     def test_it_is_printed_instead(self, project: Project) -> None:
         assert "argv: [df, -P]" in project.gert("tool", "new", "x", "-o", "-", "--", "df", "-P").ended(0).out
@@ -414,6 +437,10 @@ actions:
     argv: [sh, -c, ': > "$1"', sh, "{{ .path }}"]
     contract: {effects: [files], writes: [disk], inputs: {path: {type: string, default: gone}}}
     preview: {argv: [printf, 'would delete %s', "{{ .path }}"]}
+  quiet:
+    argv: ["true"]
+    contract: {effects: [files], writes: [disk]}
+    preview: {argv: ["true"]}
   vague:
     argv: ["true"]
     contract: {effects: [unknown], writes: [disk]}
@@ -482,6 +509,10 @@ class TestTry:
         said = words.gert("tool", "try", "words", action, *given, "--dry-run", "--json").ended(0).said
         assert said["preview"] is None
         assert why in said["no_preview"]
+
+    def test_a_preview_that_printed_nothing_says_so(self, words: Project) -> None:
+        ran = words.gert("tool", "try", "words", "quiet", "--dry-run").ended(0)
+        assert "preview   (printed nothing)\n" in ran.out
 
     def test_only_a_dry_run_or_an_approval_lacks_a_preview(self, words: Project) -> None:
         said = words.gert("tool", "try", "words", "count", "--var", "text=x", "--json").ended(0).said

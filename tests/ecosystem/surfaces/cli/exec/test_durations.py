@@ -1,6 +1,7 @@
 """`duration` is wall time from the first to the last event; `waited` is the part spent waiting (DECISIONS 65)."""
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,6 +111,15 @@ def test_the_time_between_a_kill_and_the_resume_is_waiting(project: Project) -> 
     assert seconds(step) >= seconds(step, "waited") >= PAUSE
     assert seconds(last(project)) == pytest.approx(wall(project), abs=0.2)
     assert "waited" not in completed(project.run().events(), "last")
+    # No record says when the process ended: some of that time may have been work.
+    for command in ("run", "trace"):
+        said = project.gert(command, "show", "last").ended(0).out
+        assert "of it waiting or interrupted)" in said
+        assert "of it waiting)" not in said
+    shown = project.gert("run", "show", "last").ended(0).out
+    assert re.search(r"✓ go  \S+ \(interrupted\)\n  ✓ last  \S+\n", shown)
+    steps = project.gert("run", "show", "last", "--json").ended(0).said["steps"]
+    assert [each["path"] for each in steps if "interrupted" in each] == ["go"]
 
 
 def test_a_rerun_takes_its_own_time(project: Project) -> None:

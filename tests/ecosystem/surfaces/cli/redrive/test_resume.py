@@ -129,6 +129,7 @@ def test_a_failure_the_operator_reports_says_so(project: Project, killed: Record
         pytest.param("maybe", 2, "takes success, failed, retry", id="maybe is no choice"),
         pytest.param("b=maybe", 2, "not `maybe`", id="nor for one step"),
         pytest.param("", 2, "takes success", id="nor nothing"),
+        pytest.param("b=succes", 2, "did you mean `success`?", id="and a misspelt choice gets the one that is meant"),
         pytest.param("a=success", 2, "`a` is not a call without a result", id="nor for a step that has a result"),
         pytest.param("bb=success", 2, "there is `b`", id="nor for a step that is not there"),
     ],

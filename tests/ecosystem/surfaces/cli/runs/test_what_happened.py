@@ -60,6 +60,37 @@ def test_a_run_is_shown_with_its_steps_and_why_one_failed(project: Project) -> N
     assert [(each["path"], each["status"]) for each in steps] == [("one", "success"), ("bad", "failed")]
 
 
+def test_a_run_is_shown_with_what_its_outcome_says_and_who_approved_what(project: Project) -> None:
+    asks = {"rules": [{"effects": ["restart"], "action": "require-approval"}, {"default": "allow"}]}
+    outcome = {"category": "resolved", "code": "up", "meta": {"pods": 3, "zone": "eu\nwest"}}
+    restart = note("restart", contract={"effects": ["files", "restart"]})
+    project.runbook(restart, {"type": "end", "outcome": outcome}, governance=asks)
+    with Terminal(project, "--as", "kim") as terminal:
+        terminal.answer("approve?", "y it is quiet")
+        terminal.ended(0)
+    shown = project.gert("run", "show", "last").ended(0).out
+    assert "  outcome:     resolved: up\n               pods = 3\n               zone = eu" in shown
+    assert re.search(r"✓ restart  .*\n      approved by kim \(terminal\) at 20\S+Z: it is quiet\n", shown)
+    said = project.gert("run", "show", "last", "--json").ended(0).said
+    assert said["end"]["outcome"]["meta"] == outcome["meta"]
+    [restarted, ended] = said["steps"]
+    [approval] = restarted["approvals"]
+    assert (approval.pop("at") or "").endswith("Z")
+    expected = {"approver": "kim", "approved": True, "method": "terminal", "signed": False, "reason": "it is quiet"}
+    assert approval == expected
+    assert "approvals" not in ended
+
+
+def test_a_run_is_shown_with_who_rejected_a_step(project: Project) -> None:
+    asks = {"rules": [{"default": "require-approval"}]}
+    project.runbook(note("restart"), governance=asks)
+    project.exec("--detach").ended(0)
+    [ticket] = json.loads(project.gert("approvals", "list", "--json").ended(0).out)
+    project.gert("reject", ticket["ticket_id"], "--as", "lou", "--reason", "too late").ended(0)
+    project.gert("resume", "last").ended(3)
+    assert re.search(r"rejected by lou \(\S+\) at 20\S+Z: too late\n", project.gert("run", "show", "last").ended(0).out)
+
+
 def test_the_status_of_a_failed_run_names_the_step(project: Project) -> None:
     failing(project)
     project.exec().ended(3)

@@ -150,6 +150,13 @@ def print_warning(message: str) -> None:
         click.echo(f"{click.style('warning:', fg='yellow')} {printable(message)}", err=True)
 
 
+def print_written(file: str) -> None:
+    """Say on standard error which file a command wrote instead of its output."""
+    with suppress(OSError):
+        colour = None if has_colours() else False
+        click.echo(f"{click.style('✓', fg='green')} wrote {printable(file)}", err=True, color=colour)
+
+
 def escape_unencodable() -> None:
     """Write an escape instead of failing if the encoding of the stream has no `✓`."""
     for stream in (sys.stdout, sys.stderr):

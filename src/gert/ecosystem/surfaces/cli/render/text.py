@@ -55,10 +55,14 @@ class Description(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The subject of an event: the name of its step (or of its run), and what the step does."""
+    """The subject of an event: the name of its step (or of its run), and what the step does.
+
+    interrupted: a process ended during a call of it
+    """
 
     name: str
     does: str = ""
+    interrupted: bool = False
 
 
 Describers: TypeAlias = Mapping[type[Payload], Callable[[Any, Subject], Description]]
@@ -166,9 +170,13 @@ def age(duration: timedelta) -> str:
     return f"{seconds // 86400}d"
 
 
-def took_text(duration: str, waited: str | None) -> str:
-    """The duration, and how much of it was spent waiting."""
-    return duration_text(duration) + (f" ({duration_text(waited)} of it waiting)" if waited else "")
+def took_text(duration: str, waited: str | None, *, interrupted: bool = False) -> str:
+    """The duration, and how much of it was spent waiting; when a call was interrupted, no record says."""
+    if not waited:
+        return duration_text(duration)
+    part = duration_text(waited)
+    part = f"up to {part} of it waiting or interrupted" if interrupted else f"{part} of it waiting"
+    return f"{duration_text(duration)} ({part})"
 
 
 def duration_text(text: str) -> str:

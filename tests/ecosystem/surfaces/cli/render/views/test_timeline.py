@@ -124,6 +124,14 @@ def test_how_a_trace_ends(capsys: pytest.CaptureFixture[str], events: list[Envel
     assert lines_of(capsys, *events)[-1].endswith(said)
 
 
+def test_steps_without_an_id_that_are_nested_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ["branch#1", "branch#1/yes/branch#1", "branch#1/yes/branch#1/yes/branch#1", "branch#1/yes/branch#2"]
+    branches = [event(says.StepStart(step_id="branch#1", step_type="branch"), path=path) for path in paths[:3]]
+    other = event(says.StepStart(step_id="branch#2", step_type="branch"), path=paths[3])
+    shown = [line.split() for line in lines_of(capsys, event(START), *branches, other) if line.endswith("branch")]
+    assert [words[2] for words in shown] == [*paths[:3], "branch#2"]
+
+
 def test_no_events_are_said_to_be_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines_of(capsys) == ["no events"]
 

@@ -8,7 +8,7 @@ import click
 from gert.ecosystem.host.diagram.draw import FORMATS, draw, run_outline, runbook_outline
 from gert.ecosystem.host.runs.traces import names_run
 from gert.ecosystem.surfaces.cli.options import open_runs
-from gert.ecosystem.surfaces.cli.render.output import print_line
+from gert.ecosystem.surfaces.cli.render.output import print_line, print_written
 from gert.errors import UsageError
 from gert.kernel.foundation.text import os_reason
 
@@ -88,6 +88,7 @@ def command(
             opened.write(text)
     except OSError as problem:
         raise UsageError(f"cannot write `{file}`: {os_reason(problem)}") from None
+    print_written(file)
     return 0
 
 

@@ -11,6 +11,7 @@ from gert.ecosystem.surfaces.cli.commands.runs.resume_command import redrive_com
 from gert.ecosystem.surfaces.cli.options import named_run
 from gert.errors import UsageError
 from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.names import suggestion
 
 CHOICES = get_args(Reconciliation)
 
@@ -77,6 +78,7 @@ def _choice(text: str) -> tuple[str, Reconciliation]:
     step, equals, choice = text.rpartition("=")
     if choice not in CHOICES:
         raise UsageError(
-            f"`--reconcile` takes {', '.join(CHOICES)}, not `{choice}`", hint="for one step, write STEP=retry"
+            f"`--reconcile` takes {', '.join(CHOICES)}, not `{choice}`",
+            hint=suggestion(choice, CHOICES) or "for one step, write STEP=retry",
         )
     return (step if equals else "*"), cast("Reconciliation", choice)

@@ -38,7 +38,7 @@ from gert.ecosystem.surfaces.cli.render.runs.run_text import (
     as_document,
     row,
 )
-from gert.ecosystem.surfaces.cli.render.runs.step_results import recorded_steps, step_line
+from gert.ecosystem.surfaces.cli.render.runs.step_results import recorded_steps, step_lines
 from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.views.agent_timeline_text import MOST_SHOWN, as_data, timeline_lines
 from gert.ecosystem.surfaces.cli.render.views.timeline import print_timeline
@@ -136,13 +136,13 @@ def show(run_id: str, whole: bool, ledger: LedgerChoice, as_json: bool) -> int:
         added = {} if timeline is None else as_data(timeline, whole=whole)
         print_json(as_document(entry) | added | ({"steps": shown} if entry.kind == "runbook" else {}))
     else:
-        print_lines(about(entry, now(), printed))
+        print_lines(about(entry, now(), printed, interrupted=any("interrupted" in each for each in steps)))
         if shown:
             print_line()
             left_out = len(steps) - len(shown)
             print_line(f"steps (the last {len(shown):,} of {len(steps):,}; --all shows all):" if left_out else "steps:")
         for each in shown:
-            print_line(step_line(each))
+            print_lines(step_lines(each))
         print_lines(() if timeline is None else timeline_lines(timeline, None if whole else MOST_SHOWN))
     return 0
 

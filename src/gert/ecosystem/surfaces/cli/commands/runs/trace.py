@@ -15,7 +15,14 @@ from gert.ecosystem.host.config.project_root import project_root
 from gert.ecosystem.host.config.state_dir import state_dir as state_directory
 from gert.ecosystem.host.runs.traces import Trace, Unreadable, events_of, open_trace, verify_trace
 from gert.ecosystem.host.shapes.reports import VerifiedTrace
-from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_json_line, print_line
+from gert.ecosystem.surfaces.cli.render.output import (
+    plural,
+    print_error,
+    print_json,
+    print_json_line,
+    print_line,
+    print_written,
+)
 from gert.errors import UsageError
 from gert.kernel.events.chain import ChainReport
 from gert.kernel.events.envelope import Envelope
@@ -127,6 +134,7 @@ def write_out(chunks: Iterator[bytes], output: str | None) -> None:
     """Write bytes to a new file, or to standard output."""
     if output is not None:
         _write_new(output, chunks)
+        print_written(output)
     elif sys.stdout is not None:
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)

@@ -49,8 +49,8 @@ def new(
     In an example, words that stand for values become inputs: `<name>` or `{name}`, also within a word, or `<name=30>`
     with a default; if there are none of them, words in capitals such as NAMESPACE. gert does not run the example.
     With --from-help it runs `PROGRAM --help` and, if that lists the command of an example, `PROGRAM COMMAND --help`;
-    nothing else. Effects are unknown unless --effects and --writes say what they are: review the file before you rely
-    on it.
+    nothing else. It prints each command before it runs it, gives it no input, and ends it after 10 seconds. Effects
+    are unknown unless --effects and --writes say what they are: review the file before you rely on it.
     """
     from gert.ecosystem.host.tools.new_tool import Claims, new_tool
     from gert.ecosystem.surfaces.cli.render.authoring.try_text import print_new
@@ -64,6 +64,7 @@ def new(
         action=action,
         claims=Claims(effects=_list(effects), writes=_list(writes), idempotent=idempotent),
         output=output,
+        announce=lambda words: click.echo(f"running: {printable(words)}", err=True),
     )
     if as_json:
         said = msgspec.to_builtins(made)

@@ -12,7 +12,7 @@ from gert.ecosystem.host.tools.try_action import Tried
 from gert.ecosystem.surfaces.cli.render.governance.contract_text import RISK_COLOURS
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, QUIET, clip, tidy, value_text
-from gert.kernel.foundation.text import printable, with_marked_newlines
+from gert.kernel.foundation.text import PRINTED_NOTHING, printable, with_marked_newlines
 
 MOST_LINES: Final = 100
 _MOST_ACTIONS: Final = 8
@@ -94,7 +94,7 @@ def _call(call: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _quote(title: str, text: str) -> None:
     lines = text.splitlines()
     if not lines:
-        print_pair(title, "nothing", QUIET)
+        print_pair(title, PRINTED_NOTHING, QUIET)
     for at, line in enumerate(lines[:MOST_LINES]):
         print_pair(title if at == 0 else "", f"│ {tidy(line)}")
     if len(lines) > MOST_LINES:

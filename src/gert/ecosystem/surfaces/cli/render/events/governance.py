@@ -7,6 +7,7 @@ from typing import Final
 from gert.ecosystem.surfaces.cli.render import text as style
 from gert.ecosystem.surfaces.cli.render.text import Describers, Description, Subject, clip, columns
 from gert.kernel.events import runbook as says
+from gert.kernel.foundation.text import PRINTED_NOTHING
 
 APPROVAL: Final[Mapping[str, tuple[str, str, str]]] = {
     "approved": (style.DONE, style.GOOD, "approved"),
@@ -43,9 +44,8 @@ def _contract_violation(step: says.ContractViolation, about: Subject) -> Descrip
 
 
 def _preview_captured(step: says.PreviewCaptured, about: Subject) -> Description:
-    return Description(
-        style.NOTED, f"{about.name}: preview{_command(step.command)}", style.LIVELY, style.lines_of(step.output)
-    )
+    printed = style.lines_of(step.output) if step.output else (PRINTED_NOTHING,)
+    return Description(style.NOTED, f"{about.name}: preview{_command(step.command)}", style.LIVELY, printed)
 
 
 def _preview_skipped(step: says.PreviewSkipped, about: Subject) -> Description:

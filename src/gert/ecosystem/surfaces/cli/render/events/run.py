@@ -73,7 +73,7 @@ def _finally_complete(block: says.FinallyComplete, _: Subject) -> Description:
     return Description(icon, f"finally {block.status}", colour, style.failure_lines(block.failure))
 
 
-def _run_complete(run: says.RunComplete, _: Subject) -> Description:
+def _run_complete(run: says.RunComplete, about: Subject) -> Description:
     icon, colour = RUN_STATUS[run.status]
     notes: list[str] = []
     outcome = ""
@@ -96,7 +96,7 @@ def _run_complete(run: says.RunComplete, _: Subject) -> Description:
     if run.break_glass:
         notes.append(f"break glass: {plural(run.break_glass, 'decision')} overridden")
     what = "run" if run.mode == "real" else f"{run.mode} run"
-    took = took_text(run.duration, run.waited)
+    took = took_text(run.duration, run.waited, interrupted=about.interrupted)
     return Description(icon, columns(f"{what} {run.status}", outcome, took), colour, tuple(notes))
 
 

@@ -40,7 +40,7 @@ def _step_complete(step: says.StepComplete, about: Subject) -> Description:
         icon, colour = style.REFUSED, style.BAD
     why = SKIPPED_BECAUSE[step.reason] if step.reason else "skipped" if step.status == "skipped" else ""
     tries = f"after {step.attempts} attempts" if step.attempts > 1 else ""
-    took = "" if step.status == "skipped" else took_text(step.duration, step.waited)
+    took = "" if step.status == "skipped" else took_text(step.duration, step.waited, interrupted=about.interrupted)
     notes = style.failure_lines(step.failure)
     if step.child_run_id is not None:
         notes = (f"run {clip(step.child_run_id, style.LONGEST_NAME)}", *notes)

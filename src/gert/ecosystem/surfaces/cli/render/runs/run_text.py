@@ -31,6 +31,7 @@ from gert.ecosystem.surfaces.cli.render.text import (
     age,
     clip,
     elapsed,
+    pairs,
     took_text,
     value_text,
 )
@@ -140,8 +141,12 @@ def as_document(entry: ListedRun) -> dict[str, Any]:
     }
 
 
-def about(entry: ListedRun, now: datetime, printed: Mapping[str, str]) -> Iterator[str]:
-    """The details of a run, line by line; `printed` is what its failed step printed, by stream."""
+def about(entry: ListedRun, now: datetime, printed: Mapping[str, str], *, interrupted: bool = False) -> Iterator[str]:
+    """The details of a run, line by line.
+
+    printed: what its failed step printed, by stream
+    interrupted: a process ended during a call of it
+    """
     said = as_document(entry)
     if entry.kind == "agent":
         yield from _about_agent(entry, said, now)
@@ -166,7 +171,7 @@ def about(entry: ListedRun, now: datetime, printed: Mapping[str, str]) -> Iterat
     ]
     yield from (_line(title, value) for title, value in rows if value)
     yield from _inputs(said)
-    yield from _end(entry, said, printed)
+    yield from _end(entry, said, printed, interrupted=interrupted)
     for each in said["pending"]:
         status = answered_text(_resume(entry)) if each["answered"] and not entry.is_driven else each["status"]
         yield _line("waits for", f"ticket {each['ticket_id']} of `{path_text(each['path'])}`: {status}")
@@ -290,14 +295,17 @@ def _inputs(said: dict[str, Any]) -> Iterator[str]:
         yield _line("input", f"{name} = {value_text(value)}" + (f" ({source})" if source else ""))
 
 
-def _end(entry: ListedRun, said: dict[str, Any], printed: Mapping[str, str]) -> Iterator[str]:
+def _end(entry: ListedRun, said: dict[str, Any], printed: Mapping[str, str], *, interrupted: bool) -> Iterator[str]:
     end = said["end"] or {}
     if entry.end is not None:
         end_data = entry.end.data
         waited = end_data.get("waited")
-        yield _line("took", took_text(str(end_data.get("duration", "")), None if waited is None else str(waited)))
+        waited = None if waited is None else str(waited)
+        yield _line("took", took_text(str(end_data.get("duration", "")), waited, interrupted=interrupted))
     if said["outcome"]:
         yield _line("outcome", f"{said['outcome']['category']}: {said['outcome']['code']}")
+        meta = (end.get("outcome") or {}).get("meta")
+        yield from (_line("", text) for text in pairs(meta if isinstance(meta, dict) else {}))
     for title, name in (("failed at", "failed_step"), ("because", "failure"), ("finally", "finally_failure")):
         value = end.get(name)
         if isinstance(value, dict):
@@ -318,7 +326,7 @@ def _short(digest: str | None) -> str | None:
 
 
 def _line(title: str, value: object) -> str:
-    before = f"  {clip(title, LONGEST_NAME)}:".ljust(14) + " "
+    before = (f"  {clip(title, LONGEST_NAME)}:" if title else "").ljust(14) + " "
     shown = clip(str(value))
     return before + (folded(shown, len(before), len(before)) if title in _SENTENCES else shown)
 

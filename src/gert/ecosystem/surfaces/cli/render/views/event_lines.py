@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from gert.ecosystem.surfaces.cli.live.output_lines import FailureTail, LineFeed
 from gert.ecosystem.surfaces.cli.render.events import describe
 from gert.ecosystem.surfaces.cli.render.events.failures import Failures
+from gert.ecosystem.surfaces.cli.render.events.interruptions import Interruptions
 from gert.ecosystem.surfaces.cli.render.events.steps import does_text
 from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Description, Subject
 from gert.ecosystem.surfaces.cli.render.views.event_position import Positions
@@ -49,6 +50,7 @@ class LineRenderer:
         self._feeds: dict[str, dict[str, LineFeed]] = {}
         self._tails: dict[str, FailureTail] = {}
         self._failures = Failures()
+        self._interruptions = Interruptions()
         self._long_loops: set[str] = set()
         self._previews: dict[str, list[Line]] = {}
 
@@ -65,6 +67,7 @@ class LineRenderer:
             self._tails.pop(path, None)
         # Before anything is filtered: positions depend on all events.
         place = self._places.of(event, payload)
+        interrupted = self._interruptions.within(event, payload)
         if isinstance(payload, says.ForEachStart) and payload.item_count > MOST_ITEMS:
             self._long_loops.add(path)
         elif isinstance(payload, says.StepComplete):
@@ -72,7 +75,7 @@ class LineRenderer:
         lines: list[Line] = []
         if self._is_shown(payload, begun) and not self._is_counted(path, payload):
             does = does_text(begun) if begun is not None and begun.step_type not in AT_ONCE else ""
-            words = describe(self._failures.once(event, payload), Subject(place.name, does))
+            words = describe(self._failures.once(event, payload), Subject(place.name, does, interrupted))
             if words.news:
                 lines = list(description_lines(words, place.depth))
         if isinstance(payload, says.PreviewCaptured | says.PreviewSkipped):

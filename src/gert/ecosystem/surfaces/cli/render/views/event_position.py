@@ -61,7 +61,7 @@ class Positions:
         """Find the position of a step or its output."""
         fork = self._fork_around(path) if self._lanes else None
         if fork is None:
-            return Position(min(depth_of(path), DEEPEST), shown(last_segment(path)))
+            return Position(min(depth_of(path), DEEPEST), shown(_distinct(path)))
         inside = path[len(fork) :]
         name = inside[1:] if inside.startswith("/") else last_segment(fork) + inside
         return Position(min(depth_of(fork) + 1, DEEPEST), shown(name))
@@ -86,6 +86,13 @@ def depth_of(path: str) -> int:
 def last_segment(path: str) -> str:
     """The innermost segment, as written."""
     return path[path.rfind("/") + 1 :]
+
+
+def _distinct(path: str) -> str:
+    """The innermost segment; the whole path where a step around it without an id has the same name."""
+    *outer, name = path.split("/")
+    is_repeated = "#" in name and any(each.partition("[")[0] == name for each in outer)
+    return path if is_repeated else name
 
 
 def shown(name: str) -> str:

@@ -10,6 +10,7 @@ import click
 from gert.ecosystem.surfaces.cli.render.events import describe
 from gert.ecosystem.surfaces.cli.render.events.agent import is_agent
 from gert.ecosystem.surfaces.cli.render.events.failures import Failures
+from gert.ecosystem.surfaces.cli.render.events.interruptions import Interruptions
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_pair
 from gert.ecosystem.surfaces.cli.render.text import (
     BAD,
@@ -57,6 +58,7 @@ class _Timeline:
         self._verbose = verbose
         self._places = Positions()
         self._failures = Failures()
+        self._interruptions = Interruptions()
         self._began: datetime | None = None
         self._count = 0
         self._after = 0
@@ -82,9 +84,8 @@ class _Timeline:
         place = self._places.of(event, payload)
         if isinstance(payload, says.ContractEvaluated) and not self._verbose:
             return  # every step has one, and without details the line has no content
-        first, *notes = description_lines(
-            describe(self._failures.once(event, payload), Subject(place.name)), place.depth
-        )
+        subject = Subject(place.name, interrupted=self._interruptions.within(event, payload))
+        first, *notes = description_lines(describe(self._failures.once(event, payload), subject), place.depth)
         _say_line(self._offset(event), first)
         for note in notes:
             _say_line("", note)
