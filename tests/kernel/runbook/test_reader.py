@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.quickly import quickly
 
-from gert.kernel.runbook.reader import Limits, read, resolve_plain
+from gert.kernel.runbook.plain_scalars import resolve_plain
+from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.tree import Map
+from gert.kernel.runbook.tree_builder import Limits
 
 
 def root(text: str) -> object:

@@ -6,7 +6,8 @@ import pytest
 
 from gert.errors import TemplateSyntaxError
 from gert.kernel.template import Template, parse
-from gert.kernel.template.parser import MAX_DEPTH, MAX_SOURCE
+from gert.kernel.template.expression_parser import MAX_DEPTH
+from gert.kernel.template.parser import MAX_SOURCE
 from gert.kernel.template.tree import Call, Output, Path, Text
 
 

@@ -8,8 +8,7 @@ from typing import Any, BinaryIO, Final
 from gert.errors import InputError
 from gert.kernel.engine.inputs import BatchAnswer, InputBinding
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.foundation.text import os_reason
-from gert.kernel.runbook.reader import shorten
+from gert.kernel.foundation.text import os_reason, shorten
 
 MAX_TEXT: Final = 1024 * 1024
 

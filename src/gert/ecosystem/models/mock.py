@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from gert.ecosystem.models.text_stream import send_token
+from gert.ecosystem.models.text_stream import send_words
 from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import (
     ModelAPIModeUsed,
@@ -70,9 +70,7 @@ class MockModelPort:
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
         """Return the answer and stream it word by word."""
         result = await self.complete(request)
-        words = result.raw_output.split(" ") if result.raw_output else []
-        for position, word in enumerate(words):
-            await send_token(on_token, word if position == 0 else f" {word}")
+        await send_words(on_token, result.raw_output)
         return result
 
     def _answer(self, request: ModelRequest[OutputT]) -> tuple[OutputT, str]:

@@ -53,3 +53,9 @@ async def send_token(on_token: OnToken, text: str) -> None:
     waiting = on_token(text)
     if isawaitable(waiting):
         await waiting
+
+
+async def send_words(on_token: OnToken, text: str) -> None:
+    """Send a text word by word."""
+    for position, word in enumerate(text.split(" ") if text else ()):
+        await send_token(on_token, word if position == 0 else f" {word}")

@@ -11,7 +11,7 @@ from gert.ecosystem.rpc.runner import PROTOCOL_VERSION
 from gert.ecosystem.tools.command import encoded
 from gert.ecosystem.tools.runners import Runners, is_own_agent, program_name
 from gert.ecosystem.tools.server_calls import ServerCalls
-from gert.ecosystem.tools.stdio import ProgramLocation, location_changed, location_of
+from gert.ecosystem.tools.stdio import ProgramLocation, location_of, outdated_approval
 from gert.errors import InputError, RpcFault, RpcLost
 from gert.kernel.engine.exit_reason import exit_message, reason_line
 from gert.kernel.engine.requests import CallExtension, ToolAnswer
@@ -69,11 +69,8 @@ class Extensions:
         server = self._server(ask.extension)
         if isinstance(server, Failure):
             return ToolAnswer(failure=server)
-        if ask.approval is not None and ask.approval.program is not None:
-            # Compared with the command that is started: what was approved is what runs.
-            reason = location_changed(ask.approval, location_of(server.command))
-            if reason is not None:
-                return ToolAnswer(failure=Failure("approval_outdated", reason))
+        if (outdated := outdated_approval(ask.approval, server.command)) is not None:
+            return ToolAnswer(failure=outdated)
         is_agent = is_own_agent(server.command.program)
         if is_agent and masked(ask.inputs) != ask.inputs:
             # A model would see it, and the ledger would hold it.

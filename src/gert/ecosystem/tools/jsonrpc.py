@@ -12,7 +12,7 @@ import msgspec
 from gert.ecosystem.rpc import Answered, Server
 from gert.ecosystem.tools.command import server_command
 from gert.ecosystem.tools.server_calls import ServerCalls
-from gert.ecosystem.tools.stdio import ProgramLocation, location_changed, location_of
+from gert.ecosystem.tools.stdio import ProgramLocation, location_of, outdated_approval
 from gert.errors import InputError
 from gert.kernel.engine.extract import ParsedJson, ToolOutput, extract
 from gert.kernel.engine.requests import CallPreview, CallTool, ToolAnswer
@@ -42,10 +42,8 @@ class JsonRpc:
         server = self._server(tool, ask.tool)
         if isinstance(server, Failure):
             return ToolAnswer(failure=server)
-        if ask.approval is not None and ask.approval.program is not None:
-            reason = location_changed(ask.approval, location_of(server.command))
-            if reason is not None:
-                return ToolAnswer(failure=Failure("approval_outdated", reason))
+        if (outdated := outdated_approval(ask.approval, server.command)) is not None:
+            return ToolAnswer(failure=outdated)
         try:
             inputs = reveal_all(ask.inputs, self._context.secrets)
         except InputError as problem:

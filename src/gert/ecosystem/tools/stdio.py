@@ -104,11 +104,8 @@ class Stdio:
         command = command_for(tool, action, ask.inputs, self._context, ask.key, is_preview=is_preview)
         if isinstance(command, Failure):
             return ToolAnswer(failure=redacted_failure(command, redactor))
-        if isinstance(ask, CallTool) and ask.approval is not None and ask.approval.program is not None:
-            # Compared with the command that is started: what was approved is what runs.
-            reason = location_changed(ask.approval, location_of(command))
-            if reason is not None:
-                return ToolAnswer(failure=Failure("approval_outdated", reason))
+        if isinstance(ask, CallTool) and (outdated := outdated_approval(ask.approval, command)) is not None:
+            return ToolAnswer(failure=outdated)
         stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))
         stderr = Capture(redactor, self._limit, self._shown(ask, "stderr"))
         try:
@@ -149,6 +146,14 @@ class Stdio:
 def location_of(command: Command) -> ProgramLocation:
     """Return the program and folder of a command, with links resolved."""
     return ProgramLocation(os.path.realpath(command.program), os.path.realpath(command.folder))
+
+
+def outdated_approval(asked: ApprovalRequest | None, command: Command) -> Failure | None:
+    """Compare the command that is started with the one that was approved: what was approved is what runs."""
+    if asked is None or asked.program is None:
+        return None
+    reason = location_changed(asked, location_of(command))
+    return None if reason is None else Failure("approval_outdated", reason)
 
 
 def location_changed(asked: ApprovalRequest, place: ProgramLocation | None) -> str | None:

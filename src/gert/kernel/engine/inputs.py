@@ -17,12 +17,12 @@ from gert.kernel.foundation.canonical import canonical, require_canonical
 from gert.kernel.foundation.names import listing, suggestion
 from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import secret_ref, without_marks
+from gert.kernel.foundation.text import shorten
 from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.decide import crossing_refusal
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
-from gert.kernel.runbook.reader import shorten
 
 ENV: Final = "env"
 FILE: Final = "file"

@@ -155,6 +155,12 @@ def plain_line(text: str, longest: int) -> str:
     return one_line(kept, longest)
 
 
+def shorten(text: str, length: int = 60) -> str:
+    """Shorten a user's text for a message: one line, printable, bounded."""
+    cut = text if len(text) <= length else text[: length - 1] + "…"
+    return printable(cut)
+
+
 def with_article(noun: str) -> str:
     """Put the indefinite article before a noun: `a string`, `an object`."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"

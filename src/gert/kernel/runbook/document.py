@@ -7,11 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.foundation.names import listing, suggestion
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents import expectations, policy, policy_test, project, runbook, scenario, skill, tool
 from gert.kernel.runbook.finding import Finding, Severity, error, in_order
 from gert.kernel.runbook.model import Decoder, Model, describe
-from gert.kernel.runbook.reader import DEFAULT_LIMITS, Limits, read, shorten
+from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.tree import Map, Tree
+from gert.kernel.runbook.tree_builder import DEFAULT_LIMITS, Limits
 
 
 class DocumentKind(msgspec.Struct, frozen=True):

@@ -8,10 +8,9 @@ from typing import Any, Final
 from gert.errors import TemplateSyntaxError
 from gert.kernel.foundation.duration import DURATION_PATTERN, is_too_long
 from gert.kernel.foundation.names import TAG
-from gert.kernel.foundation.text import is_plain
+from gert.kernel.foundation.text import is_plain, shorten
 from gert.kernel.runbook.finding import Finding, Path, Severity, error
 from gert.kernel.runbook.model import Decoder, Kind, Model, Schema
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 from gert.kernel.template import compile_value, parse
 

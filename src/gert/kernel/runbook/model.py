@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from gert.kernel.foundation.names import listing, suggestion
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.finding import Finding, Path, error
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 
 Schema = dict[str, Any]

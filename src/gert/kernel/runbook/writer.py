@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gert.errors import DocumentError
-from gert.kernel.runbook.reader import DEFAULT_LIMITS, resolve_plain
+from gert.kernel.runbook.plain_scalars import resolve_plain
+from gert.kernel.runbook.tree_builder import DEFAULT_LIMITS
 
 _LONGEST_KEY: Final = 500
 _DEEPEST: Final = DEFAULT_LIMITS.depth - 4

@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from itertools import count
 from pathlib import Path
@@ -217,3 +217,18 @@ async def soon(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        """The time."""
+        return self.time
+
+    def go(self, seconds: float) -> None:
+        """Let time pass, or go back."""
+        self.time += timedelta(seconds=seconds)

@@ -3,13 +3,12 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict
-from tests.ecosystem.host.agent.places import TENANT, Hooks, Model, Place, ask, call, ends, kinds, of_type
+from tests.ecosystem.host.agent.places import TENANT, Clock, Hooks, Model, Place, ask, call, ends, kinds, of_type
 
 from gert.agent import (
     ArtanaKernel,
@@ -153,21 +152,6 @@ class TestDecisions:
                 assert explained["allowed_tools"] == explained["final_allowed_tools"] == names
 
         asyncio.run(scenario())
-
-
-class Clock:
-    """A clock that is set back, as clocks are."""
-
-    def __init__(self) -> None:
-        self.time = datetime(2030, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        """The time."""
-        return self.time
-
-    def go(self, seconds: float) -> None:
-        """Let time pass, or go back."""
-        self.time += timedelta(seconds=seconds)
 
 
 class TestAClockThatIsSetBack:

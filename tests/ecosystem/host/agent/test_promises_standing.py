@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.ecosystem.host.agent.places import TENANT, Place, ask, call, kinds, of_type
+from tests.ecosystem.host.agent.places import TENANT, Clock, Place, ask, call, kinds, of_type
 
 from gert.agent import (
     ArtanaKernel,
@@ -23,21 +23,6 @@ from gert.agent import (
     canonical_json_dumps,
 )
 from gert.errors import InputError
-
-
-class Clock:
-    """A clock that stands until it is told to go on."""
-
-    def __init__(self) -> None:
-        self.time = datetime(2030, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        """The time."""
-        return self.time
-
-    def go(self, seconds: float) -> None:
-        """Let time pass."""
-        self.time += timedelta(seconds=seconds)
 
 
 async def tasks(kernel: ArtanaKernel, *states: str) -> None:

@@ -86,19 +86,9 @@ def drive(lanes: Lanes, root: Lane, chance: random.Random) -> None:
     """Like the driver: each lane until it has to wait; whose answer comes next is chance."""
     waiting: list[Lane] = []
     while not root.done:
-        if lanes.ready:
-            lane, value = lanes.ready.popleft()
-            try:
-                item = lane.steps.send(value)
-            except StopIteration as end:
-                lanes.finish(lane, end.value)
-                continue
-            if isinstance(item, RunLanes):
-                lanes.fork(lane, item)
-            else:
-                waiting.append(lane)
-        else:
-            assert waiting, "nobody can go on, and nobody waits for the world"
+        waiting.extend(_running(lanes))
+        if not root.done:
+            assert waiting, "no lane can continue, and none waits for the world"
             lanes.ready.append((waiting.pop(chance.randrange(len(waiting))), None))
 
 
@@ -195,7 +185,7 @@ def test_lanes_that_are_freed_together_begin_in_order() -> None:
 
 
 def _running(lanes: Lanes) -> Iterator[Lane]:
-    """Advance everyone until they wait."""
+    """Advance all lanes; those that wait."""
     while lanes.ready:
         lane, value = lanes.ready.popleft()
         try:

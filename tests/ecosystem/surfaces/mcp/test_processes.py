@@ -7,13 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Thread
 from typing import Any
 
 import pytest
 from mcp import StdioServerParameters
 from mcp.client.client import Client
+from tests.ecosystem.surfaces.line_client import LineClient
 from tests.ecosystem.surfaces.mcp.conftest import LONG, QUICK, Served, drive
 from tests.ecosystem.surfaces.mcp.test_mcp import ENDED, until
 
@@ -23,41 +22,17 @@ SERVER = [sys.executable, "-m", "gert.ecosystem.surfaces.mcp.main"]
 CLIENT = {"name": "raw", "version": "1"}
 
 
-class Raw:
+class Raw(LineClient):
     """A client that writes lines, of the protocol with sessions."""
 
     def __init__(self, served: Served, *options: str) -> None:
         access = served.access()
         words = [*SERVER, "--root", access.root, "--state-dir", str(access.state_dir), *options]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(access.environ))
-        self._arrived: Queue[dict[str, Any]] = Queue()
-        self.told: list[dict[str, Any]] = []
-        self._number = 0
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._arrived.put(json.loads(line))
-
-    def send(self, line: bytes) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
-
-    def begin(self, method: str, **params: Any) -> int:
-        self._number += 1
-        self.send(json.dumps({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}).encode())
-        return self._number
+        super().__init__(words, access.environ)
 
     def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         while True:
-            try:
-                message = self._arrived.get(timeout=90)
-            except Empty:
-                raise AssertionError("no message in time") from None
+            message = self.next()
             if wanted(message):
                 return message
             self.told.append(message)
@@ -77,14 +52,6 @@ class Raw:
         said = self.call("tools/call", name=name, arguments=arguments)["result"]["structuredContent"]
         assert isinstance(said, dict)
         return said
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait(60)
-        self._reader.join(60)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 @pytest.fixture
@@ -120,9 +87,7 @@ def test_a_closed_input_ends_the_server_and_not_its_run(served: Served, raw: Raw
     raw.start()
     started = raw.tool("gert_exec", path="soon")
     assert started["status"] == "running"
-    assert raw.process.stdin is not None
-    raw.process.stdin.close()
-    assert raw.process.wait(60) == 0
+    assert raw.close() == 0
     assert standing(served, started["run_id"]) == "running"
     gate.touch()
     assert ends(served, started["run_id"]) == "completed"

@@ -6,12 +6,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Thread
 from typing import Any
 
 import jsonschema_rs
 import pytest
+from tests.ecosystem.surfaces.line_client import LineClient
 from tests.ecosystem.surfaces.mcp.conftest import LONG, QUICK, TOOL, WRITES
 
 from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
@@ -24,40 +23,14 @@ def fits(schema: dict[str, Any], said: Any) -> None:
     jsonschema_rs.validator_for(schema).validate(said)
 
 
-class Editor:
+class Editor(LineClient):
     """A client with the messages it received."""
 
     def __init__(self, root: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "gert", "serve", "--root", str(root), *arguments]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        self._arrived: Queue[dict[str, Any]] = Queue()
-        self.told: list[dict[str, Any]] = []
-        self._number = 0
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._arrived.put(json.loads(line))
-
-    def send(self, line: bytes) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
-
-    def begin(self, method: str, **params: Any) -> int:
-        self._number += 1
-        message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
-        self.send(json.dumps(message).encode())
-        return self._number
+        super().__init__([sys.executable, "-m", "gert", "serve", "--root", str(root), *arguments])
 
     def next(self) -> dict[str, Any]:
-        try:
-            message = self._arrived.get(timeout=60)
-        except Empty:
-            raise AssertionError("no message within a minute") from None
+        message = super().next()
         if message.get("method") in NOTIFICATIONS:
             fits(reference()["notifications"][message["method"]]["params"], message["params"])
         return message
@@ -85,19 +58,6 @@ class Editor:
             self.told.append(message)
             found = message if wanted(message) else None
         return found
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join(10)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                stream.close()
-
-    def close(self) -> int:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        return self.process.wait(30)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Final
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.text import os_reason
-from gert.kernel.runbook.reader import DEFAULT_LIMITS, read
+from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.tree import Map
+from gert.kernel.runbook.tree_builder import DEFAULT_LIMITS
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 OUR_FOLDER: Final = ".gert"

@@ -9,10 +9,10 @@ from gert.ecosystem.inputs import Resolvers
 from gert.ecosystem.inputs.file import MAX_PATH, read_text
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.inputs import BatchAnswer, GivenInput, ResolvedInputs, resolve_inputs
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import printable, shorten
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
-from gert.kernel.runbook.reader import read, shorten
+from gert.kernel.runbook.reader import read
 
 _EXAMPLES: Final = {
     "--var": "for example --var hostname=srv1",

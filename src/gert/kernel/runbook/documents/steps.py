@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 from gert.errors import TemplateEvalError
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import did_you_mean, listing
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.modifiers import (
     ForEachBlock,
@@ -38,7 +39,6 @@ from gert.kernel.runbook.kinds import (
     words,
 )
 from gert.kernel.runbook.model import Decoder, Kind, Model, Schema, describe, optional, required
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 from gert.kernel.template import Budget, Template, condition
 

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeAlias
 
 from gert.kernel.foundation.duration import DURATION_PATTERN
 from gert.kernel.foundation.names import did_you_mean, listing
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.finding import Finding, Path, error
 from gert.kernel.runbook.kinds import FORMS
 from gert.kernel.runbook.model import describe
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.schema import schema_of
 from gert.kernel.runbook.tree import Tree
 

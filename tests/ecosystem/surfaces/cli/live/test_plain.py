@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import pytest
 from msgspec import inspect
+from tests.ecosystem.surfaces.cli.live.events import event
 
 from gert.ecosystem.surfaces.cli.live.backlog import Backlog
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed, Tail
@@ -21,25 +22,12 @@ from gert.ecosystem.surfaces.cli.render.views.event_lines import StyledText
 from gert.ecosystem.surfaces.cli.render.views.event_position import DEEPEST, Positions
 from gert.kernel.events import agent, runner
 from gert.kernel.events import runbook as says
-from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.path import child
-from gert.kernel.events.payload import Payload, UnknownEvent, to_data
+from gert.kernel.events.payload import Payload, UnknownEvent
 from gert.kernel.events.runbook import EVENTS, Failure, Outcome
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m[red]x[/red]\r\n\u202e\u2066\x00✓ run completed\ud800"
 LONG = "x" * 1_000_000
-
-
-def event(payload: Payload, path: str | None = None) -> Envelope:
-    return Envelope(
-        seq=1,
-        run_id="run-1",
-        type=payload.type,
-        timestamp="2026-02-28T14:30:00.000000Z",
-        path=path,
-        prev_hash="0" * 64,
-        data=to_data(payload),
-    )
 
 
 class Log:

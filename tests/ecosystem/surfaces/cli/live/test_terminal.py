@@ -16,31 +16,19 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from tests.ecosystem.surfaces.cli.live.events import event
 
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.terminal import FULL, MOST_MEANWHILE, LiveView, Screen
 from gert.kernel.events import runbook as says
-from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.path import child
-from gert.kernel.events.payload import Payload, to_data
+from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import Failure, Outcome
 
 WIDTH, HEIGHT = 60, 20
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m[red]x[/red]\r\n\u202e\x00障害"
 NEVER = 3600.0
-
-
-def event(payload: Payload, path: str | None = None) -> Envelope:
-    return Envelope(
-        seq=1,
-        run_id="run-1",
-        type=payload.type,
-        timestamp="2026-02-28T14:30:00.000000Z",
-        path=path,
-        prev_hash="0" * 64,
-        data=to_data(payload),
-    )
 
 
 class Stage:

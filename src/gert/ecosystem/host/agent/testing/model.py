@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from gert.ecosystem.host.agent.testing.clock import FakeClock
 from gert.ecosystem.host.agent.testing.replies import Answer, Expectation, Reply, as_reply
+from gert.ecosystem.models.text_stream import send_words
 from gert.kernel.agent.ports.model import ModelRequest, ModelResult, OnToken, OutputT
 from gert.kernel.agent.steps.outputs import blank_output, output_json_of
 from gert.kernel.foundation.arguments import checks_arguments
@@ -97,10 +98,7 @@ class ScriptedModel:
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
         """Return the next answer and stream it word by word."""
         result = await self.complete(request)
-        for position, word in enumerate(result.raw_output.split(" ") if result.raw_output else ()):
-            sent = on_token(word if position == 0 else f" {word}")
-            if inspect.isawaitable(sent):
-                await sent
+        await send_words(on_token, result.raw_output)
         return result
 
     def _wake(self) -> None:

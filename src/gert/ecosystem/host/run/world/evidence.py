@@ -15,8 +15,8 @@ from gert.kernel.events.vocabulary import FailureKind
 from gert.kernel.foundation.canonical import Hasher
 from gert.kernel.foundation.names import did_you_mean, suggestion
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.model import describe
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 from gert.kernel.scenario.keys import keys_of
 

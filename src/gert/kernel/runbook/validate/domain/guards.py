@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from gert.errors import TemplateSyntaxError
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.finding import Finding, Path, error, warning
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.template import Template, parse, truth
 from gert.kernel.template.tree import Text
 

@@ -10,11 +10,11 @@ import msgspec
 from gert.errors import GertError
 from gert.kernel.foundation.globs import Visibility, parse_glob, split_path
 from gert.kernel.foundation.names import listing, suggestion
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.documents.steps import BranchStep, ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program, step_lists
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.names.scopes import ANY_SEGMENT, is_path, scope_key
 from gert.kernel.runbook.validate.domain.parallel import global_names

@@ -6,13 +6,13 @@ from typing import Any, Final
 from gert.errors import GertError, PatternError
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.names import listing, suggestion
+from gert.kernel.foundation.text import shorten
 from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, Severity, error, warning
 from gert.kernel.runbook.program import Program, ToolLookup
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tools import name_of
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.template import Template, templates_in

@@ -15,7 +15,7 @@ from gert.kernel.foundation.columns import column_count
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.document import DOCUMENT_KINDS
 from gert.kernel.runbook.finding import Finding, Severity
-from gert.kernel.runbook.reader import DEFAULT_LIMITS
+from gert.kernel.runbook.tree_builder import DEFAULT_LIMITS
 
 COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
 STDIN: Final = "-"

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents.policy_test import NO_RULE, ExpectedDecisionBlock, PolicyCaseBlock, PolicyTest
 from gert.kernel.runbook.finding import Finding, error, warning
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.contracts import contract_limits, deprecated_keys
 from gert.kernel.runbook.validate.domain.governance import APPROVAL_ONLY, flat_groups
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -12,7 +13,6 @@ from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.places import Place, is_place, places_of, segments_of
 from gert.kernel.runbook.program import Program
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.evidence import check_pattern
 from gert.kernel.runbook.validate.domain.tools import literal_objection
 

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias
 
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents.steps import RepeatStep, Step
 from gert.kernel.runbook.finding import Finding, Path, Severity, error
 from gert.kernel.runbook.program import Program, inner_lists, walk
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.names.names import Binding, Names
 from gert.kernel.runbook.validate.domain.names.scopes import Scopes
 from gert.kernel.runbook.validate.domain.names.shapes import ANYTHING, ListShape, ScalarShape, Shape, Unresolved, follow

@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Any, Final
 
 from gert.kernel.foundation.names import did_you_mean, suggestion
+from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.runbook.program import Program, walk
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.names.names import Binding, Names
 from gert.kernel.runbook.validate.domain.names.shapes import ANYTHING, Unresolved
 from gert.kernel.template import Template

@@ -6,9 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.foundation.names import did_you_mean, listing
-from gert.kernel.foundation.text import with_article
+from gert.kernel.foundation.text import shorten, with_article
 from gert.kernel.governance.parameter import Parameter
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.template import Template
 
 
