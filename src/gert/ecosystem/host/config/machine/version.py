@@ -28,9 +28,12 @@ def _checkout_commit() -> str | None:
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(gert.__file__))))
     if not os.path.isfile(os.path.join(root, "src", "gert", "_version.py")):
         return None
-    git = os.path.join(root, ".git")
+    git = own = os.path.join(root, ".git")
     try:
-        head = _read(git, "HEAD")
+        if os.path.isfile(git):  # a worktree: the file names its folder, which names that of the repository
+            own = os.path.join(root, _read(git).removeprefix("gitdir: "))
+            git = os.path.join(own, _read(own, "commondir"))
+        head = _read(own, "HEAD")
         if not head.startswith("ref: "):
             return head[:_SHORT]
         ref = head.removeprefix("ref: ")
@@ -39,7 +42,7 @@ def _checkout_commit() -> str | None:
         except FileNotFoundError:
             return _packed(git, ref)
     except OSError:
-        return None  # not a checkout, or a worktree whose repository is elsewhere
+        return None  # not a checkout
 
 
 def _packed(git: str, ref: str) -> str | None:
