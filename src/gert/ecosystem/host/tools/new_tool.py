@@ -96,7 +96,6 @@ def new_tool(
     action: str | None = None,
     claims: Claims = Claims(),  # noqa: B008  # it is frozen
     output: str | None = None,
-    working: str | None = None,
 ) -> NewTool:
     """Write a tool file; to one that exists, actions from examples are added."""
     if not is_safe_name(name):
@@ -106,7 +105,7 @@ def new_tool(
             "expected an example of a command, or `--from-help`",
             hint=f"for example `gert tool new {name} -- {name} get <what>`, or `gert tool new {name} --from-help`",
         )
-    workspace = Workspace(working)
+    workspace = Workspace()
     file = tool_path(output, name, workspace)
     before = _before(file, name) if file is not None and is_there(file) else None
     if before is not None and not examples:

@@ -13,13 +13,7 @@ from gert.kernel.agent.api.bound import BoundRun
 from gert.kernel.agent.api.lifecycle import Lifecycle
 from gert.kernel.agent.api.notes import ARTIFACT, CHECKPOINT, Notes, artifact_json, as_json
 from gert.kernel.agent.api.open_calls import OpenCalls
-from gert.kernel.agent.api.policy import (
-    ApprovalStatus,
-    PendingApproval,
-    PolicyRecords,
-    approval_mode,
-    refuse_reserved,
-)
+from gert.kernel.agent.api.policy import ApprovalStatus, PendingApproval, PolicyRecords, approval_mode, refuse_reserved
 from gert.kernel.agent.api.queries import RunQueries
 from gert.kernel.agent.api.workflow import WorkflowContext, run_workflow
 from gert.kernel.agent.middleware.base import KernelMiddleware, ModelInvocation

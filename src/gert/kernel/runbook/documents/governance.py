@@ -3,18 +3,7 @@
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
-from gert.kernel.runbook.kinds import (
-    BOOL,
-    NONEMPTY,
-    TAGS,
-    TIMEOUT,
-    Choice,
-    Int,
-    ListOf,
-    Nested,
-    PersonText,
-    words,
-)
+from gert.kernel.runbook.kinds import BOOL, NONEMPTY, TAGS, TIMEOUT, Choice, Int, ListOf, Nested, PersonText, words
 from gert.kernel.runbook.model import Model, optional
 from gert.kernel.runbook.tree import Seq
 
