@@ -197,9 +197,9 @@ FILES = [
     Attack(what, why="a key that others can read or change signs nothing", attempt=refused(prepare), reason=reason)
     for what, prepare, reason in [
         ("a key file that its group can read", lambda p: named(key_file(p, 0o640)), "other users may read or change"),
-        ("a key file that everybody can read", lambda p: named(key_file(p, 0o604)), "other users may read or change"),
+        ("a key file that other users can read", lambda p: named(key_file(p, 0o604)), "other users may read or change"),
         ("a key file of another user", foreign, "belongs to another user"),
-        ("a public key that everybody can exchange", public, "other users may change"),
+        ("a public key that other users can exchange", public, "other users may change"),
         ("a pipe in place of a file", pipe, "is not a regular file"),
         ("a folder in place of a file", lambda p: named(p.root), "is not a regular file"),
         ("a file that is not there", lambda p: named(p.root / "none"), "no such file"),

@@ -187,7 +187,7 @@ ATTACKS = [
         reason=SKIPPED,
     ),
     Attack(
-        "a probe reads after a write behind a guard that nobody knows",
+        "a probe reads after a write behind a guard that is unknown",
         why=NEVER,
         attempt=probe_claims_health(WRITE, note("again", tool="writes", when='{{ eq .step.fix.said "x" }}')),
         reason=SKIPPED,

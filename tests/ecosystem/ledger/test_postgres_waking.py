@@ -46,7 +46,7 @@ class TestWaiting:
 
         asyncio.run(main())
 
-    @pytest.mark.parametrize("read_only", [False, True], ids=["whoever may write", "whoever may only read"])
+    @pytest.mark.parametrize("read_only", [False, True], ids=["a writer", "a reader"])
     def test_a_stream_follows_what_another_ledger_writes(self, dsn: str, read_only: bool) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn) as writer:

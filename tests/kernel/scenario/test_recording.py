@@ -100,7 +100,7 @@ EVIDENCE = {
     "masked": EvidenceAnswer(evidence={"n": "[REDACTED]"}, by=Principal("human", "bob"), redacted=1),
     "an attachment": EvidenceAnswer(evidence={"n": {"path": "f", "sha256": "0"}}, by=Principal("human", "bob")),
     "rejected": EvidenceAnswer(by=Principal("human", "bob"), failure=Failure("rejected", "no")),
-    "nobody came": EvidenceAnswer(by=Principal("human", "bob"), failure=Failure("timeout", "nobody")),
+    "not given in time": EvidenceAnswer(by=Principal("human", "bob"), failure=Failure("timeout", "nobody")),
 }
 
 
@@ -130,7 +130,7 @@ APPROVALS = {
     "several": ApprovalAnswer(
         responses=tuple(Response(approver=who, approved=True, timestamp=WHEN) for who in ("bob", "cyd")), duration=9.0
     ),
-    "nobody": ApprovalAnswer(expired=True),
+    "expired": ApprovalAnswer(expired=True),
     "lost": ApprovalAnswer(failure=Failure("transport", "down")),
     "silence": ApprovalAnswer(),
 }

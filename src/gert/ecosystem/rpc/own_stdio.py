@@ -15,29 +15,25 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 from gert.ecosystem.rpc.lines import MAX_LINE
-from gert.ecosystem.rpc.peer import Handler, Listener, Peer
+from gert.ecosystem.rpc.peer import Handler, Peer
 
 _CHUNK: Final = 64 * 1024
 _SAFE_WRITE: Final = 4096 if sys.platform != "win32" else _CHUNK
 """Bytes that a pipe takes without blocking, once it is reported as writable (PIPE_BUF)."""
 
 
-async def serve_stdio(handlers: Mapping[str, Handler], *, on_notification: Listener | None = None) -> None:
+async def serve_stdio(handlers: Mapping[str, Handler]) -> None:
     """Answer requests until the client closes our standard input."""
-    async with own_stdio(handlers, on_notification=on_notification) as peer:
+    async with own_stdio(handlers) as peer:
         await peer.ended()
 
 
 @contextlib.asynccontextmanager
-async def own_stdio(
-    handlers: Mapping[str, Handler], *, on_notification: Listener | None = None, limit: int = MAX_LINE
-) -> AsyncIterator[Peer]:
+async def own_stdio(handlers: Mapping[str, Handler]) -> AsyncIterator[Peer]:
     """Connect a peer to our standard input and output; handlers may be added to `peer.handlers` later."""
     source, target = _move_stdio()
-    output = _Output(target, 4 * limit)
-    peer = Peer(
-        "the client", output.send, handlers=handlers, on_notification=on_notification, is_strict=False, limit=limit
-    )
+    output = _Output(target, 4 * MAX_LINE)
+    peer = Peer("the client", output.send, handlers=handlers, is_strict=False)
     stop = _read(source, peer)
     try:
         yield peer

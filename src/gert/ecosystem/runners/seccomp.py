@@ -54,9 +54,9 @@ _CALLS: Final[Mapping[str, Calls]] = {
 }  # fmt: skip
 
 
-def sandbox_filter(machine: str | None = None) -> bytes | None:
-    """Return the filter for an architecture; None where its system calls are not known."""
-    calls = _CALLS.get(machine or platform.machine())
+def sandbox_filter() -> bytes | None:
+    """Return the filter for this architecture; None where its system calls are not known."""
+    calls = _CALLS.get(platform.machine())
     return None if calls is None else b"".join(_program(calls))
 
 

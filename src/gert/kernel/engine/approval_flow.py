@@ -8,13 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.approval_request import (
-    NO_PREVIEW,
-    Preview,
-    approver_lists,
-    build_request,
-    subject_of,
-)
+from gert.kernel.engine.approval_request import NO_PREVIEW, Preview, approver_lists, build_request, subject_of
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import assumed_result
 from gert.kernel.engine.plan import PreviewSettings, StepSettings
@@ -31,12 +25,7 @@ from gert.kernel.engine.requests import (
 )
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.step_inputs import masked_inputs
-from gert.kernel.events.runbook import (
-    ApprovalEscalated,
-    ApprovalOutdated,
-    PreviewCaptured,
-    PreviewSkipped,
-)
+from gert.kernel.events.runbook import ApprovalEscalated, ApprovalOutdated, PreviewCaptured, PreviewSkipped
 from gert.kernel.events.vocabulary import ApprovalStatus, FailureKind
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.principal import KERNEL, Principal

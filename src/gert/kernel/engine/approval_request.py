@@ -41,7 +41,7 @@ def build_request(
     """Build the request; the host adds the program, the HMACs of secrets, and the hash."""
     setup, decision = frame.run.setup, settings.decision
     shown = masked_inputs(inputs, settings.contract)
-    digest, command = _call(step, frame, settings, shown)
+    digest, command = _call(step, frame, shown)
     return ApprovalRequest(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
@@ -96,9 +96,7 @@ def _sorted(lists: frozenset[Approvers]) -> list[Approvers]:
     return sorted(lists, key=lambda each: sorted(each.listed))
 
 
-def _call(
-    step: Step, frame: Frame, settings: StepSettings, shown: Mapping[str, Any]
-) -> tuple[str | None, dict[str, Any] | None]:
+def _call(step: Step, frame: Frame, shown: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
     """Return the digest of the tool file and the command of a tool step."""
     if not isinstance(step, ToolStep):
         return None, None

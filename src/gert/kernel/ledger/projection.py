@@ -42,16 +42,7 @@ from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger import agent_fold, runbook_fold, runner_fold
 from gert.kernel.ledger.agent_fold import AgentSnapshot
-from gert.kernel.ledger.record import (
-    Call,
-    CallEnd,
-    CallKind,
-    CallOutcome,
-    Head,
-    TicketEnd,
-    TicketResponse,
-    TicketRow,
-)
+from gert.kernel.ledger.record import Call, CallEnd, CallKind, CallOutcome, Head, TicketEnd, TicketResponse, TicketRow
 from gert.kernel.ledger.runbook_fold import TICKET, RunbookSnapshot, is_call, target_of
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
 from gert.kernel.ledger.spending import PRICED, Spend, spends_of, spent_by

@@ -20,14 +20,7 @@ from gert.kernel.events.trace_seal import CheckReport, Verdict, run_procedure
 from gert.kernel.foundation.signature import Keys, Signature, verify
 from gert.kernel.ledger.head_seal import encode_snapshot, read_seal, sealed_bytes
 from gert.kernel.ledger.projection import Projection, summary_type_of
-from gert.kernel.ledger.record import (
-    Call,
-    Event,
-    Head,
-    TicketRow,
-    ended,
-    hash_answer,
-)
+from gert.kernel.ledger.record import Call, Event, Head, TicketRow, ended, hash_answer
 
 _NO_KEYS: Final = Keys()
 _NAMED: Final = re.compile(rb'"answers":"([0-9]{1,15}):[0-9a-f]{64}","prev_hash"')

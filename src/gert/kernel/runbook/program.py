@@ -8,14 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.governance.contract import (
-    ASSERT_CONTRACT,
-    NOTHING,
-    Contract,
-    Declared,
-    manual_contract,
-    resolve,
-)
+from gert.kernel.governance.contract import ASSERT_CONTRACT, NOTHING, Contract, Declared, manual_contract, resolve
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.rules import ContractMatch, Limits, Policy, Rule

@@ -407,7 +407,7 @@ class TestWorkflowsThatWait:
 
         asyncio.run(scenario())
 
-    @pytest.mark.parametrize("how", ["blocked", "paused by somebody else", "blocked and paused"])
+    @pytest.mark.parametrize("how", ["blocked", "paused by a person", "blocked and paused"])
     def test_a_run_that_is_to_stand_still_refuses_its_steps(self, place: Place, how: str) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
@@ -415,7 +415,7 @@ class TestWorkflowsThatWait:
                     await kernel.run_workflow(run_id="r", tenant=TENANT, workflow=self.inside)
                 else:
                     await kernel.start_run(tenant=TENANT, run_id="r")
-                if how == "paused by somebody else":
+                if how == "paused by a person":
                     await kernel.pause(run_id="r", tenant=TENANT, reason="stop")
                 else:
                     await kernel.block_run(run_id="r", tenant=TENANT, reason="stop", unblock_key="k")

@@ -320,7 +320,7 @@ def test_a_new_file_is_as_open_as_others(tmp_path: Path) -> None:
     assert (tmp_path / "new.yaml").stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize("place", ["a folder", "no folder", "a folder nobody may write", "not text"])
+@pytest.mark.parametrize("place", ["a folder", "no folder", "a folder that cannot be written", "not text"])
 def test_what_cannot_be_written_is_said_and_leaves_nothing(tmp_path: Path, place: str) -> None:
     if place == "not text":
         (tmp_path / "x.yaml").write_bytes(b"a: \xff\n")

@@ -46,14 +46,14 @@ OF_ONE_RUN: Final = frozenset({
 class CustomStore:
     """A store of the caller's own with a ledger, as a kernel needs it."""
 
-    def __init__(self, store: EventStore, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, store: EventStore) -> None:
         if signing_key(os.environ) is not None:
             raise UsageError(
                 f"a signing key is configured, and `{type(store).__name__}` cannot seal runs",
                 hint="use SQLiteStore or PostgresStore, or unset GERT_TRACE_SIGNING_KEY",
             )
         self.store = store
-        self.ledger: Any = StoreLedger(store, clock)
+        self.ledger: Any = StoreLedger(store, utc_now)
 
     async def close(self) -> None:
         """Close the store."""

@@ -49,10 +49,9 @@ async def serve_tickets(
     on_start: Callable[[Served], object],
     on_ticket: Callable[[str, str, str], object],
     on_problem: Callable[[Problem], object],
-    working: str | None = None,
 ) -> None:
     """Serve until Ctrl-C; `on_ticket` is called once for each open ticket, with its id, page and title."""
-    folder = working if working is not None else os.getcwd()
+    folder = os.getcwd()
     workspace = Workspace(folder)
     settings = settings_for(workspace, folder, options.config, environ)
     place = place_for(options.state_dir, options.db, environ, options.dsn, folder)

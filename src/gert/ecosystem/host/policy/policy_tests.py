@@ -61,8 +61,8 @@ def find_policy_tests(names: Iterable[str]) -> list[str]:
 class PolicySuite:
     """Policy tests, and policies that apply in addition to those they name."""
 
-    def __init__(self, files: Sequence[str], named: Iterable[str] = (), workspace: Workspace | None = None) -> None:
-        self._workspace = workspace or Workspace()
+    def __init__(self, files: Sequence[str], named: Iterable[str] = ()) -> None:
+        self._workspace = Workspace()
         self._files = files
         self._named = read_policies(self._workspace, named)
         self._tools: dict[str, Tool] = {}

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -58,13 +57,9 @@ class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     dispatched: bool = False
 
 
-async def run_once(
-    options: RunnerOptions,
-    environ: MutableMapping[str, str] = os.environ,
-    *,
-    observe: Callable[[str], object] = lambda _: None,
-) -> Finished:
+async def run_once(options: RunnerOptions) -> Finished:
     """Run one plan; the caller's process ends afterwards."""
+    environ = os.environ
     invocation = Invocation(
         plan=read_file(options.plan, MAX_PLAN_BYTES),
         authorization=read_file(options.authorization or authorization_file(options.plan), MAX_BYTES),
@@ -101,7 +96,6 @@ async def run_once(
             host=host_name(),
             version=version_line(),
             stop=stop,
-            observe=observe,
         )
         return await run_plan(invocation, runner)
 

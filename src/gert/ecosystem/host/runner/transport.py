@@ -14,13 +14,7 @@ from gert.ecosystem.host.config.ledger_location import open_ledger
 from gert.ecosystem.host.runner.plan_files import load_plan, write_authorization
 from gert.ecosystem.host.runner.plan_state import state_of
 from gert.ecosystem.host.runner.project import RunnerProject
-from gert.ecosystem.host.runner.skill_call import (
-    MAX_ATTEMPTS,
-    SkillResult,
-    execute_plan,
-    in_doubt,
-    plan_call,
-)
+from gert.ecosystem.host.runner.skill_call import MAX_ATTEMPTS, SkillResult, execute_plan, in_doubt, plan_call
 from gert.errors import GertError, InDoubt, Refused
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import CallPreview, CallTool, Subject, ToolAnswer, call_of

@@ -19,7 +19,7 @@ from gert.errors import Busy, TraceError, Unavailable, UsageError
 from gert.kernel.events.trace_seal import Check, CheckReport, check_seal
 from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.signature import Keys
-from gert.kernel.ledger.run_checks import Recomputed, Stored, check_run
+from gert.kernel.ledger.run_checks import Recomputed, check_run
 from gert.kernel.ledger.witness import NOT_WITNESSED, Witnessed
 
 
@@ -138,7 +138,7 @@ def check_record(reader: LedgerReader, run_id: str, demands: Demands) -> Verifie
         # A row that cannot be read was changed.
         return Verified(run_id=run_id, checks=(Check(1, "chain", False, problem.message),))
     report = check_run(found, stored, demands.keys, require_seal=demands.require_signature, key_id=demands.key_id)
-    checks = [*report.checks, *_trace_checks(found, stored, demands)]
+    checks = [*report.checks, *_trace_checks(found, demands)]
     numbered = tuple(Check(number, each.name, each.passed, each.reason) for number, each in enumerate(checks, start=1))
     adopted = tuple(
         f"{each.events} events were not sealed when `{each.actor}` adopted them: {each.reason}"
@@ -154,7 +154,7 @@ def check_record(reader: LedgerReader, run_id: str, demands: Demands) -> Verifie
     )
 
 
-def _trace_checks(found: Recomputed, stored: Stored, demands: Demands) -> list[Check]:
+def _trace_checks(found: Recomputed, demands: Demands) -> list[Check]:
     """The seal in `run_complete`, where a runbook run has ended."""
     report = found.chain.report()
     if found.head.kind != "runbook" or report.completion is None:

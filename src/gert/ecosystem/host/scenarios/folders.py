@@ -6,14 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.config.files import (
-    SCENARIOS,
-    is_file,
-    is_searched,
-    require_read,
-    runbook_of,
-    suggested_file,
-)
+from gert.ecosystem.host.config.files import SCENARIOS, is_file, is_searched, require_read, runbook_of, suggested_file
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, UsageError

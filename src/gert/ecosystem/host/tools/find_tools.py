@@ -88,9 +88,9 @@ class FoundTool(msgspec.Struct, frozen=True):
         return {**about, "actions": [action.as_json() for action in self.actions]}
 
 
-def find_tools(names: Iterable[str] = (), working: str | None = None) -> list[FoundTool]:
+def find_tools(names: Iterable[str] = ()) -> list[FoundTool]:
     """Return the tools with these names, or in these files and folders; without names, all of the project."""
-    workspace = Workspace(working)
+    workspace = Workspace()
     root = workspace.project_root(workspace.working) or workspace.working
     files = [file for name in names for file in _named(name, root, workspace.working)]
     if not names:

@@ -58,12 +58,11 @@ async def import_mcp(
     output: str | None = None,
     headers: Sequence[str] = (),
     environ: Mapping[str, str],
-    working: str | None = None,
 ) -> ImportedFile:
     """Read the tools of a server, a command or a URL, and write its tool file."""
     if "mcp" not in SUPPORTED.transports:
         raise UsageError("this installation cannot reach MCP servers", hint=SUPPORTED.hints["mcp"])
-    workspace = Workspace(working)
+    workspace = Workspace()
     meta = _meta(place, name, headers)
     file = tool_path(output, meta["name"], workspace)
     before = _before(file)

@@ -98,7 +98,6 @@ def new_tool(
     action: str | None = None,
     claims: Claims = Claims(),  # noqa: B008  # it is frozen
     output: str | None = None,
-    working: str | None = None,
     announce: Callable[[str], None] = lambda _: None,
 ) -> NewTool:
     """Write a tool file; to one that exists, actions from examples are added.
@@ -112,7 +111,7 @@ def new_tool(
             "expected an example of a command, or `--from-help`",
             hint=f"for example `gert tool new {name} -- {name} get <what>`, or `gert tool new {name} --from-help`",
         )
-    workspace = Workspace(working)
+    workspace = Workspace()
     file = tool_path(output, name, workspace)
     binary = program or (examples[0][0] if examples and examples[0] else name)
     before = _before(file, name, binary if examples else None) if file is not None and is_there(file) else None

@@ -13,7 +13,6 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.observer import Observer, SilentObserver
 from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.run.world.console import Console
 from gert.ecosystem.host.runs.listing import Runs
 from gert.ecosystem.host.runs.logs import Logs
 from gert.ecosystem.host.runs.place import Place
@@ -87,12 +86,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
         return not self.violations and self.status != "error"
 
 
-async def try_action(
-    options: TryOptions,
-    environ: Mapping[str, str],
-    console: Console | None = None,
-    observers: Iterable[Observer] = (),
-) -> Tried:
+async def try_action(options: TryOptions, environ: Mapping[str, str], observers: Iterable[Observer] = ()) -> Tried:
     """Run the action as the only step of a run; it is recorded like any other."""
     found = _tool(options.tool)
     action = _action(found, options.action)
@@ -112,7 +106,6 @@ async def try_action(
             config=options.config,
         ),
         observers=(seen, *observers),
-        console=console,
         environ=environ,
         workspace=Workspace(stored={file: text.encode()}),
     )

@@ -3,26 +3,20 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
-from datetime import datetime
 from typing import Self
 
 from pydantic import BaseModel
 
 from gert.errors import InputError
 from gert.kernel.agent.api.bound import BoundRun
+from gert.kernel.agent.api.kernel_tools import KernelTools
 from gert.kernel.agent.api.lifecycle import Lifecycle
-from gert.kernel.agent.api.notes import ARTIFACT, CHECKPOINT, Notes, artifact_json, as_json
+from gert.kernel.agent.api.notes import as_json
 from gert.kernel.agent.api.open_calls import OpenCalls
-from gert.kernel.agent.api.policy import (
-    ApprovalStatus,
-    PendingApproval,
-    PolicyRecords,
-    approval_mode,
-    refuse_reserved,
-)
-from gert.kernel.agent.api.queries import RunQueries
+from gert.kernel.agent.api.policy import ApprovalStatus, PendingApproval, PolicyRecords, approval_mode
+from gert.kernel.agent.api.run_records import RunRecords
 from gert.kernel.agent.api.workflow import WorkflowContext, run_workflow
-from gert.kernel.agent.middleware.base import KernelMiddleware, ModelInvocation
+from gert.kernel.agent.middleware.base import KernelMiddleware
 from gert.kernel.agent.middleware.stack import order_middleware, require_middleware
 from gert.kernel.agent.ports.approvals import ApprovalPort
 from gert.kernel.agent.ports.loop import Loop
@@ -33,18 +27,15 @@ from gert.kernel.agent.ports.model import (
     OnToken,
     OutputT,
     PricedModelPort,
-    ToolDefinition,
 )
 from gert.kernel.agent.ports.store import EventStore, ledger_of
-from gert.kernel.agent.ports.tool import ToolCallable, ToolPort, ToolRiskLevel
+from gert.kernel.agent.ports.tool import ToolPort
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.safety.approvals import Approvals
 from gert.kernel.agent.safety.config import IntentPlanRecord
 from gert.kernel.agent.safety.records import ApprovalRecord
-from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.agent.steps.model_steps import ModelStep, ModelSteps
 from gert.kernel.agent.steps.tool_steps import Reconciliation, ToolStep, ToolSteps
-from gert.kernel.agent.steps.tool_visibility import after_middleware, allowed, visibility_of, visibility_report
 from gert.kernel.agent.steps.tools import Arguments, Tools
 from gert.kernel.agent.types.api import (
     ContextVersion,
@@ -52,31 +43,23 @@ from gert.kernel.agent.types.api import (
     ModelInput,
     PauseTicket,
     ReplayPolicy,
-    ResumePoint,
     RunLease,
-    RunLifecycleStatus,
-    RunProgress,
     RunRef,
-    RunStatus,
     StepModelResult,
     StepToolResult,
     TenantContext,
     ToolDrift,
-    ToolFingerprint,
     WorkflowOutputT,
     WorkflowRunResult,
 )
-from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
-from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.events.started_by import NO_RUN, StartedBy
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.closable import Closable
-from gert.kernel.ledger.build_batch import Entry
 
 
 @checks_arguments
-class AgentKernel(Closable):
+class AgentKernel(RunRecords, KernelTools, Closable):
     """Runs model and tool steps once, records them, and replays them from the ledger afterwards.
 
     It belongs to the event loop it is first used in. Close it when all work is done, or use it as an asynchronous
@@ -113,14 +96,13 @@ class AgentKernel(Closable):
         for each in ordered:
             if (learn := getattr(each, "bind_capabilities", None)) is not None:
                 learn(self._tools.capabilities)
-        self.run_log = self._log = RunLog(self.ledger, started_by)
+        self.run_log = RunLog(self.ledger, started_by)
+        super().__init__(self.run_log)
         self.approvals = Approvals(self._log, approvals)
         self._models = ModelSteps(self._log, model_port, self._tools, ordered)
         self._tool_steps = ToolSteps(self._log, self._tools, ordered, loop)
         self._lifecycle = Lifecycle(self._log)
-        self._notes = Notes(self._log)
         self._policy_records = PolicyRecords(self._log, self.approvals)
-        self._queries = RunQueries(self._log)
         for each in ordered:
             if (bind := getattr(each, "bind_kernel", None)) is not None:
                 bind(self)
@@ -451,244 +433,10 @@ class AgentKernel(Closable):
         """Record what the agent is about to do, and return the number of the event."""
         return await self._policy_records.plan(run_id, tenant, intent, step_key, parent_step_key)
 
-    # Queries
-
-    async def get_run_status(self, *, run_id: str, tenant: TenantContext | None = None) -> RunStatus:
-        """Return the status of a run."""
-        return await self._queries.status(run_id, tenant)
-
-    async def get_run_progress(self, *, run_id: str, tenant: TenantContext | None = None) -> RunProgress:
-        """Return the progress of a run."""
-        return await self._queries.progress(run_id, tenant)
-
-    async def list_active_runs(
-        self, *, tenant_id: str, status: RunLifecycleStatus | None = None, since: datetime | None = None
-    ) -> tuple[RunStatus, ...]:
-        """Return the runs of a tenant that have not ended, or those with a status, newest first."""
-        return await self._queries.runs(tenant_id, status, since)
-
-    async def resume_point(self, *, run_id: str, tenant: TenantContext | None = None) -> ResumePoint:
-        """Return where a run resumes."""
-        return await self._queries.resume_point(run_id, tenant)
-
-    async def explain_run(self, run_id: str, *, tenant: TenantContext | None = None) -> dict[str, object]:
-        """Return the state of a run and its reasons, with its open calls."""
-        return await self._queries.explanation(run_id, tenant)
-
-    def stream_events(
-        self,
-        *,
-        run_id: str,
-        since_seq: int = 0,
-        follow: bool = False,
-        poll_interval_seconds: float = 0.5,
-        idle_timeout_seconds: float | None = None,
-        tenant: TenantContext | None = None,
-    ) -> AsyncIterator[KernelEvent]:
-        """Yield the events of a run; with `follow` also new ones, until none arrived for `idle_timeout_seconds`."""
-        return self._queries.stream(run_id, since_seq, tenant, follow=follow, idle_timeout=idle_timeout_seconds)
-
-    def stream_run_progress(
-        self,
-        *,
-        run_id: str,
-        since_seq: int = 0,
-        follow: bool = False,
-        poll_interval_seconds: float = 0.5,
-        idle_timeout_seconds: float | None = None,
-        tenant: TenantContext | None = None,
-    ) -> AsyncIterator[RunProgress]:
-        """Yield the progress of a run now and whenever it changes, until the run has ended."""
-        return self._queries.stream_progress(
-            run_id, since_seq, tenant, follow=follow, idle_timeout=idle_timeout_seconds
-        )
-
-    async def get_events(self, *, run_id: str, tenant: TenantContext | None = None) -> tuple[KernelEvent, ...]:
-        """Return every event of a run whose type this version knows."""
-        return await self._queries.events(run_id, tenant)
+    # Costs
 
     def max_cost_usd(self, model: str, prompt_tokens: int) -> float | None:
         """Return the most a call of a model may cost, by its port or else by the price table; None if unknown."""
         if isinstance(self._model_port, PricedModelPort):
             return self._model_port.max_cost_usd(model, prompt_tokens)
         return None if self._prices is None else self._prices(model, prompt_tokens)
-
-    # Notes
-
-    async def append_run_summary(
-        self,
-        *,
-        run_id: str,
-        tenant: TenantContext,
-        summary_type: str,
-        summary_json: str,
-        step_key: str | None = None,
-        parent_step_key: str | None = None,
-    ) -> int:
-        """Record a summary and return the number of its event; types that decide about calls are refused."""
-        refuse_reserved(summary_type)
-        return await self._notes.summarize(run_id, tenant, summary_type, summary_json, step_key, parent_step_key)
-
-    async def get_latest_run_summary(
-        self, *, run_id: str, summary_type: str, tenant: TenantContext | None = None
-    ) -> RunSummaryPayload | None:
-        """Return the newest summary of a type."""
-        return await self._notes.latest(run_id, summary_type, tenant)
-
-    async def get_latest_summary(
-        self, *, run_id: str, summary_type: str, tenant: TenantContext | None = None
-    ) -> RunSummaryPayload | None:
-        """Return the newest summary of a type."""
-        return await self._notes.latest(run_id, summary_type, tenant)
-
-    async def checkpoint(
-        self,
-        *,
-        run_id: str,
-        tenant: TenantContext,
-        name: str,
-        payload: object,
-        step_key: str | None = None,
-        parent_step_key: str | None = None,
-    ) -> int:
-        """Record a checkpoint and return the number of its event."""
-        return await self._notes.summarize(
-            run_id, tenant, CHECKPOINT + _require_name("checkpoint", name), as_json(payload), step_key, parent_step_key
-        )
-
-    async def set_artifact(
-        self,
-        *,
-        run_id: str,
-        tenant: TenantContext,
-        key: str,
-        value: object,
-        schema_version: str | None = None,
-        step_key: str | None = None,
-        parent_step_key: str | None = None,
-    ) -> int:
-        """Record a value under a key and return the number of its event."""
-        held = artifact_json(value, schema_version)
-        return await self._notes.summarize(
-            run_id, tenant, ARTIFACT + _require_name("artifact", key), held, step_key, parent_step_key
-        )
-
-    async def get_artifact(self, *, run_id: str, key: str, tenant: TenantContext | None = None) -> object | None:
-        """Return the newest value under a key."""
-        return await self._notes.artifact(run_id, key, tenant)
-
-    async def list_artifacts(self, *, run_id: str, tenant: TenantContext | None = None) -> dict[str, object]:
-        """Return the newest value under every key."""
-        return await self._notes.artifacts(run_id, tenant)
-
-    async def append_harness_event(
-        self,
-        *,
-        run_id: str,
-        tenant: TenantContext,
-        event_type: EventType,
-        payload: EventPayload,
-        parent_step_key: str | None = None,
-    ) -> KernelEvent:
-        """Append a harness event."""
-        if not str(event_type.value).startswith("harness_") or payload.kind != event_type.value:
-            raise InputError(f"expected a harness event, found `{event_type.value}` with `{payload.kind}`")
-        entry = Entry(to_entry_payload(payload), parent_step_key)
-        written = await self._log.append(run_id, tenant.tenant_id, (entry,))
-        return event_from_line(written.batch.events[-1].line)
-
-    # Tools
-
-    def tool(
-        self,
-        *,
-        requires_capability: str | None = None,
-        side_effect: bool = False,
-        tool_version: str = "1.0.0",
-        schema_version: str = "1",
-        risk_level: ToolRiskLevel = "medium",
-        sandbox_profile: str | None = None,
-        **more: object,
-    ) -> Callable[[ToolCallable], ToolCallable]:
-        """Register a function as a tool; further settings are passed to the tool port."""
-
-        def register(function: ToolCallable) -> ToolCallable:
-            self._tools.port.register(
-                function,
-                requires_capability,
-                side_effect,
-                tool_version,
-                schema_version,
-                risk_level,
-                sandbox_profile,
-                **more,
-            )
-            return function
-
-        return register
-
-    def list_registered_tools(self) -> tuple[ToolDefinition, ...]:
-        """Return every tool, sorted by name."""
-        return self._tools.definitions()
-
-    def list_tools(
-        self, *, tenant_capabilities: frozenset[str], visible_tool_names: set[str] | None = None
-    ) -> tuple[ToolDefinition, ...]:
-        """Return the tools that a tenant with these capabilities may use, sorted by name."""
-        tools, needed = self._tools.definitions(), self._tools.capabilities()
-        return allowed(visibility_of(tools, needed, tenant_capabilities, visible_tool_names))
-
-    def list_tools_for_tenant(
-        self, *, tenant: TenantContext, visible_tool_names: set[str] | None = None
-    ) -> tuple[ToolDefinition, ...]:
-        """Return the tools a tenant may use, sorted by name."""
-        return self.list_tools(tenant_capabilities=tenant.capabilities, visible_tool_names=visible_tool_names)
-
-    def tool_capability_map(self) -> dict[str, str | None]:
-        """Return the capability each tool needs, by name."""
-        return self._tools.capabilities()
-
-    def tool_fingerprint(self, *, tool_name: str) -> ToolFingerprint:
-        """Return the identity, risk level and sandbox profile of a tool."""
-        return self._tools.fingerprint(tool_name)
-
-    def canonicalize_tool_args(self, *, tool_name: str, arguments: Arguments) -> tuple[str, str]:
-        """Validate arguments; return them as canonical JSON, with the hash of the tool's schema."""
-        tool = self._tools.definition(tool_name)
-        return self._tools.canonical(tool_name, arguments), tool.schema_hash
-
-    async def describe_capabilities(
-        self, *, tenant: TenantContext, visible_tool_names: set[str] | None = None
-    ) -> dict[str, object]:
-        """Return which tools a tenant may use, and why not the others."""
-        tools, needed = self._tools.definitions(), self._tools.capabilities()
-        return visibility_report(visibility_of(tools, needed, tenant.capabilities, visible_tool_names), tenant)
-
-    async def explain_tool_allowlist(
-        self,
-        *,
-        tenant: TenantContext,
-        model: str = "tool_allowlist_explain",
-        run_id: str = "__tool_allowlist_explain__",
-        visible_tool_names: set[str] | None = None,
-        prompt: str = "Explain tool allowlist for this tenant.",
-        messages: Sequence[ChatMessage] | None = None,
-    ) -> dict[str, object]:
-        """Return which tools a model step would offer after middleware; no model is called, no event recorded."""
-        tools, needed = self._tools.definitions(), self._tools.capabilities()
-        visibility = visibility_of(tools, needed, tenant.capabilities, visible_tool_names)
-        shown = tuple(messages) if messages else (ChatMessage(role="user", content=prompt),)
-        invocation = ModelInvocation(
-            run_id, tenant, model, prompt, shown, ModelCallOptions(), allowed(visibility), needed
-        )
-        for middleware in self._middleware:
-            invocation = await middleware.prepare_model(invocation)
-        final = sorted(tool.name for tool in invocation.allowed_tools)
-        decided = after_middleware(visibility, invocation.allowed_tools)
-        return visibility_report(decided, tenant) | {"model": model, "final_allowed_tools": final}
-
-
-def _require_name(what: str, name: str) -> str:
-    if not name.strip():
-        raise InputError(f"{what} needs a name")
-    return name

@@ -10,13 +10,7 @@ from gert.errors import HarnessStateError, InputError, TaskProgressValidationErr
 from gert.kernel.agent.api.kernel import AgentKernel
 from gert.kernel.agent.harness.base import BaseHarness
 from gert.kernel.agent.harness.scope import current_scope, working_in
-from gert.kernel.agent.harness.types import (
-    HarnessContext,
-    SanityCheckHook,
-    TaskProgressSnapshot,
-    TaskState,
-    TaskUnit,
-)
+from gert.kernel.agent.harness.types import HarnessContext, SanityCheckHook, TaskProgressSnapshot, TaskState, TaskUnit
 from gert.kernel.agent.types.api import ReplayPolicy, TenantContext
 from gert.kernel.agent.types.payload_models import EventType, HarnessStagePayload
 from gert.kernel.foundation.arguments import checks_arguments

@@ -57,9 +57,9 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… (cut: {len(text)} characters)"
 
 
-def error_json(message: str, hint: str | None = None) -> str:
+def error_json(message: str) -> str:
     """Return the message to a model that its call failed or was refused."""
-    return canonical_json_dumps({"error": message} if hint is None else {"error": message, "hint": hint})
+    return canonical_json_dumps({"error": message})
 
 
 def rejection(draft: str, reasons: Sequence[str]) -> tuple[ChatMessage, ChatMessage]:

@@ -22,18 +22,7 @@ from gert.kernel.ledger.build_batch import Entry, build_batch, require_agent_run
 from gert.kernel.ledger.limits import check_name
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import key_of
-from gert.kernel.ledger.record import (
-    Appended,
-    Batch,
-    Call,
-    CallKind,
-    Expect,
-    Head,
-    Limit,
-    Overtaken,
-    Write,
-    Written,
-)
+from gert.kernel.ledger.record import Appended, Batch, Call, CallKind, Expect, Head, Limit, Overtaken, Write, Written
 
 Entries = Sequence[Entry] | Callable[[Head], Sequence[Entry]]
 Guard = Callable[[Head], None]

@@ -31,14 +31,7 @@ from gert.kernel.events.runbook.governance import (
     PreviewCaptured,
     PreviewSkipped,
 )
-from gert.kernel.events.runbook.parts import (
-    BranchOutcome,
-    DeniedStep,
-    Failure,
-    Outcome,
-    Recent,
-    Start,
-)
+from gert.kernel.events.runbook.parts import BranchOutcome, DeniedStep, Failure, Outcome, Recent, Start
 from gert.kernel.events.runbook.run import (
     FinallyComplete,
     FinallyStart,

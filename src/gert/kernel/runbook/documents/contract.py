@@ -5,19 +5,7 @@ from typing import Any
 from gert.kernel.foundation.values import coerce_if_possible
 from gert.kernel.governance.contract import Declared
 from gert.kernel.governance.parameter import PARAMETER_TYPES, Parameter
-from gert.kernel.runbook.kinds import (
-    BOOL,
-    DATA,
-    IDENTIFIER,
-    TAGS,
-    TEXT,
-    ListOf,
-    MapOf,
-    Nested,
-    Number,
-    Word,
-    words,
-)
+from gert.kernel.runbook.kinds import BOOL, DATA, IDENTIFIER, TAGS, TEXT, ListOf, MapOf, Nested, Number, Word, words
 from gert.kernel.runbook.model import Model, optional
 from gert.kernel.runbook.tree import Seq
 

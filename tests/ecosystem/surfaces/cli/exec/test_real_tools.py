@@ -244,7 +244,7 @@ class TestServiceHealthDiagnostic:
         answered = of_type(project.run().events(), "approval_response")
         assert [event["data"]["reason"] for event in answered] == ["pager 4711", "once more"]
 
-    @pytest.mark.parametrize("stdin", ["n not now\n", ""], ids=["somebody says no", "nobody says anything"])
+    @pytest.mark.parametrize("stdin", ["n not now\n", ""], ids=["rejected", "no answer"])
     def test_without_approval_nothing_is_restarted(self, project: Project, site: Site, stdin: str) -> None:
         site.pages = {"/healthz": (503, "down")}
         said = self.diagnose(project, site, stdin=stdin).ended(3).said

@@ -98,7 +98,7 @@ def test_a_runbook_in_another_folder_finds_its_project_and_its_files(project: Pr
     project.verifies()
 
 
-@pytest.mark.parametrize("place", ["a file", "a folder nobody can write"])
+@pytest.mark.parametrize("place", ["a file", "a folder that cannot be written"])
 def test_a_state_folder_that_cannot_be_used_is_told_with_a_way_out(project: Project, place: str) -> None:
     project.runbook(note("one"))
     state = project.write("taken", "x") if place == "a file" else Path("/proc/gert")

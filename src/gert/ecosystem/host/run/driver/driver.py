@@ -24,16 +24,7 @@ from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.clock import format_seconds
 from gert.kernel.engine.policy_gate import exceeded
-from gert.kernel.engine.requests import (
-    ANSWERS,
-    AnyAnswer,
-    Emit,
-    PauseAnswer,
-    Request,
-    RunLanes,
-    Steps,
-    failed_answer,
-)
+from gert.kernel.engine.requests import ANSWERS, AnyAnswer, Emit, PauseAnswer, Request, RunLanes, Steps, failed_answer
 from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
 from gert.kernel.ledger.record import Claim
 

@@ -98,11 +98,11 @@ def lines_of(text: str) -> tuple[str, ...]:
     return (*shown, f"{QUOTED}…") if cut else shown
 
 
-def tidy(line: str, longest: int = LONGEST_LINE) -> str:
+def tidy(line: str) -> str:
     """A line of a tool's output without its colours."""
-    head = line[: 4 * longest]
+    head = line[: 4 * LONGEST_LINE]
     plain = CONTROL_SEQUENCE.sub("", head).expandtabs(4).rstrip(" ")
-    return clip(plain if len(head) == len(line) else plain + "…", longest)
+    return clip(plain if len(head) == len(line) else plain + "…", LONGEST_LINE)
 
 
 def value_text(value: Any, longest: int = LONGEST_VALUE) -> str:

@@ -6,13 +6,7 @@ from typing import Final
 from gert.errors import GertError
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.text import with_article
-from gert.kernel.runbook.documents.steps import (
-    ASSERTIONS,
-    PATTERN_ASSERTIONS,
-    AssertionBlock,
-    AssertStep,
-    ManualStep,
-)
+from gert.kernel.runbook.documents.steps import ASSERTIONS, PATTERN_ASSERTIONS, AssertionBlock, AssertStep, ManualStep
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.template import templates_in

@@ -11,13 +11,7 @@ from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import resume_command, ticket_document
 from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run
-from gert.ecosystem.surfaces.cli.render.governance.ticket_text import (
-    HEADINGS,
-    SPARE,
-    about,
-    answered_text,
-    row,
-)
+from gert.ecosystem.surfaces.cli.render.governance.ticket_text import HEADINGS, SPARE, about, answered_text, row
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_lines
 from gert.ecosystem.surfaces.cli.render.table import print_table
 

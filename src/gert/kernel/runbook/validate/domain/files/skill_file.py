@@ -9,11 +9,7 @@ from gert.kernel.governance.network import read_address, read_network
 from gert.kernel.runbook.documents.project import Config
 from gert.kernel.runbook.documents.skill import PLACE, HttpBlock, SecretsPolicy, Skill
 from gert.kernel.runbook.finding import Finding, Path, at_offset, error, warning
-from gert.kernel.runbook.validate.domain.contracts import (
-    contract_limits,
-    deprecated_keys,
-    undeclared_writes,
-)
+from gert.kernel.runbook.validate.domain.contracts import contract_limits, deprecated_keys, undeclared_writes
 from gert.kernel.runbook.validate.facts import Facts
 from gert.kernel.template import Reference, Template, templates_in
 
