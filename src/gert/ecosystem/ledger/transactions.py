@@ -124,7 +124,7 @@ def _lock(run_id: str, context: AppendContext, belief: Belief | None = None) -> 
     if not rows:
         yield Change(sql.TOUCH, ((run_id,),))
         rows = yield Read(context.dialect.lock, (run_id,))
-    return read_driven(run_id, rows[0], context.clock)
+    return read_driven(run_id, rows[0], context.clock, context.sealer.left(run_id))
 
 
 def _belief(context: AppendContext, run_id: str, fence: int | None) -> Belief | None:
@@ -138,11 +138,12 @@ def _belief(context: AppendContext, run_id: str, fence: int | None) -> Belief | 
     return Belief(((*row, *lease, None),), condition, (*row, fence or 0, now))
 
 
-def read_driven(run_id: str, row: Sequence[Any], clock: Callable[[], datetime]) -> Driven:
-    """Convert a row of `Dialect.lock`."""
-    *columns, server_time = row
+def read_driven(run_id: str, row: Sequence[Any], clock: Callable[[], datetime], left: Head | None = None) -> Driven:
+    """Convert a row of `Dialect.lock`; `left` is the head as this process left it, which it most likely still is."""
+    columns, server_time = tuple(row[:HEAD_WIDTH]), row[-1]
     now = clock() if server_time is None else parse_timestamp(server_time)
-    return Driven(head_of(columns[:HEAD_WIDTH]), lease_of(run_id, columns[HEAD_WIDTH:]), now)
+    head = left if left is not None and head_values(left) == columns else head_of(columns)
+    return Driven(head, lease_of(run_id, row[HEAD_WIDTH:-1]), now)
 
 
 def append(
@@ -164,7 +165,8 @@ def append(
     for batch in attempted:
         if (yield from _is_there(head, batch)):
             return Written(batch)
-    yield from _check_head(head, context.sealer, adopt=adopt)
+    if not context.sealer.knows(head):
+        yield from _check_head(head, context.sealer, adopt=adopt)
     extended = check_fence(head, lease, fence, now)
     for key, last_seq in expects:
         belief = Belief(((last_seq,),), sql.IS_LAST_CALL, (run_id, key, last_seq))
@@ -183,7 +185,9 @@ def append(
     fitting, refused = (yield from _claims(context, run_id, batch.claims, now)) if batch.claims else ([], {})
     if not (batch.events or batch.answers or batch.documents or fitting):
         return Written(batch, refused)
-    batch = batch._replace(head=context.sealer.seal(batch.head))
+    sealed = context.sealer.seal(batch.head)
+    if sealed is not batch.head:
+        batch = batch._replace(head=sealed)
     if extended is not None:
         yield Change(sql.SET_LEASE, (lease_values(extended),))
     yield from _put(head, batch, calls, ends)
@@ -263,8 +267,6 @@ def _is_there(head: Head, attempted: Batch) -> Transaction[bool]:
 
 def _check_head(head: Head, sealer: Sealer, *, adopt: bool) -> Transaction[None]:
     """Refuse to append after a head that is not the end of its events, or that was not sealed by our key."""
-    if sealer.knows(head):
-        return
     [(last,)] = yield Read(sql.LAST_SEQ, (head.run_id,))
     if last != head.count:
         raise TraceError(

@@ -229,21 +229,30 @@ class PostgresLedger(SqlLedger):
     async def _transact(
         self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str, on_done: Callable[[T], object]
     ) -> T:
-        async def change() -> T:
-            result = await self._in_turn(begin, run_id)
-            on_done(result)
-            return result
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
 
-        # A task: a cancelled caller does not undo a change that was asked for.
-        task = asyncio.get_running_loop().create_task(change())
+        async def change() -> None:
+            try:
+                result = await self._in_turn(begin, run_id)
+                on_done(result)
+            except Exception as error:
+                if not done.done():
+                    done.set_exception(error)
+                    done.exception()  # looked at: a caller that has gone does not ask for it any more
+            except BaseException:
+                done.cancel()
+                raise
+            else:
+                if not done.done():
+                    done.set_result(result)
+
+        # A task: a cancelled caller does not undo a change that was asked for. It wakes its caller itself, which is one
+        # turn of the event loop less than with `asyncio.shield`.
+        task = loop.create_task(change())
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at: a caller that was cancelled does not ask for it any more
+        task.add_done_callback(self._tasks.discard)
+        return await done
 
     async def _in_turn(self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str) -> T:
         """One change to a run after the other: the second would only hold a connection while it waits for the row."""
