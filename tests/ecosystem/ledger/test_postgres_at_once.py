@@ -16,8 +16,20 @@ from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import IntegrityError, LeaseLost, TraceError
 from gert.kernel.events.payload import Payload
-from gert.kernel.ledger.build_batch import build_batch
-from gert.kernel.ledger.record import Batch, Expect, Head, Overtaken, Written
+from gert.kernel.ledger.build_batch import Entry, build_batch
+from gert.kernel.ledger.record import (
+    Batch,
+    CallLimit,
+    Exceeded,
+    Expect,
+    Head,
+    Held,
+    Limit,
+    Overtaken,
+    SpendLimit,
+    Write,
+    Written,
+)
 
 
 @contextmanager
@@ -149,6 +161,76 @@ async def test_an_append_under_a_lease_is_one_statement_until_the_lease_expires_
             await append_all(one, "run", ["y"])
         await append_all(two, "run", ["d"])
         assert await notes_of(two, "run") == ["a", "b", "c", "d"]
+
+
+def within(payload: Payload, *limits: Limit) -> Write:
+    """A write of an event under limits."""
+    return lambda head, moment: build_batch(head, moment, "acme", (Entry(payload),))._replace(limits=limits)
+
+
+RATE = CallLimit("acme", "pay", 3, 3600.0)
+BUDGET = SpendLimit("tenant", "acme", "", 10**22, 3600.0)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(says(asks("k", "invoice-1")), id="a semantic key"),
+        pytest.param(within(asks("k"), RATE), id="a rate"),
+        pytest.param(within(asks("k", "invoice-1"), BUDGET, RATE), id="a semantic key, a budget and a rate"),
+    ],
+)
+def test_an_append_that_waits_for_other_runs_locks_their_names_and_is_one_statement(dsn: str, write: Write) -> None:
+    async def main() -> None:
+        async with PostgresLedger(dsn) as ledger:
+            await written(ledger, note(), run_id="run")
+            with statements() as sent:
+                assert isinstance(await ledger.append("run", write), Written)
+            assert sent == ["BEGIN", "WITH", "WITH", "COMMIT"]
+            assert (await verify_run(ledger, "run")).holds
+
+    asyncio.run(main())
+
+
+@in_loop
+async def test_a_key_that_is_held_and_a_limit_that_is_reached_write_nothing(dsn: str) -> None:
+    async with PostgresLedger(dsn) as ledger:
+        await written(ledger, note(), run_id="run")
+        assert isinstance(await ledger.append("run", within(asks("a", "invoice-1"), RATE)), Written)
+        assert isinstance(await ledger.append("run", says(asks("b", "invoice-1"))), Held)
+        for key in ("c", "d"):
+            assert isinstance(await ledger.append("run", within(asks(key), RATE)), Written)
+        assert await ledger.append("run", within(asks("e"), RATE)) == Exceeded(RATE, 3)
+        spent = SpendLimit("tenant", "acme", "", 0)
+        assert await ledger.append("run", within(asks("f"), spent)) == Exceeded(spent, 0)
+        assert [call.key for call in await ledger.all_calls("run")] == ["tool:a", "tool:c", "tool:d"]
+        assert (await verify_run(ledger, "run")).holds
+
+
+@in_loop
+async def test_of_runs_that_want_one_key_or_the_last_calls_of_a_rate_no_more_get_them(dsn: str) -> None:
+    async with PostgresLedger(dsn) as one, PostgresLedger(dsn) as two:
+        runs = [((one, two)[n % 2], f"run-{n}") for n in range(8)]
+        # Each ledger wrote its runs last, so that each believes that it may.
+        await asyncio.gather(*(written(ledger, note(), run_id=run_id) for ledger, run_id in runs))
+        for n in range(10):
+            asked = (ledger.append(run_id, says(asks(f"k{n}", f"invoice-{n}"))) for ledger, run_id in runs)
+            made = await asyncio.gather(*asked)
+            assert sorted(type(each).__name__ for each in made) == ["Held"] * 7 + ["Written"]
+        rate = CallLimit("acme", "mail", 3, 3600.0)
+        asked = (ledger.append(run_id, within(asks("m", tool="mail"), rate)) for ledger, run_id in runs)
+        made = await asyncio.gather(*asked)
+        assert sorted(type(each).__name__ for each in made) == ["Exceeded"] * 5 + ["Written"] * 3
+
+
+@in_loop
+async def test_two_ledgers_that_append_keys_to_one_run_do_not_wait_for_each_other(dsn: str) -> None:
+    async with PostgresLedger(dsn) as one, PostgresLedger(dsn) as two:
+        await written(one, note(), run_id="run")
+        asked = [(one, two)[n % 2].append("run", within(asks(f"k{n}", f"i-{n % 10}"), BUDGET)) for n in range(40)]
+        made = await asyncio.gather(*asked)
+        assert [type(each) for each in made].count(Written) == 10
+        assert (await verify_run(two, "run")).holds
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ async def somebody_waits(connection: Any) -> None:
 
 
 @contextmanager
-def lost_commit(*, arrives: bool) -> Iterator[list[str]]:
+def lost_commit(*at: str, arrives: bool) -> Iterator[list[str]]:
     """The connection of the next commit, or of an append in one statement, breaks: before it was sent, or before its
     answer came.
     """
@@ -78,7 +78,7 @@ def lost_commit(*, arrives: bool) -> Iterator[list[str]]:
 
     def losing(real: Any, beginning: str) -> Any:
         async def run(self: Any, query: str, *args: Any, **more: Any) -> Any:
-            if lost or not query.startswith(beginning):
+            if lost or not query.startswith(beginning) or (at and beginning not in at):
                 return await real(self, query, *args, **more)
             lost.append(query)
             if arrives:
@@ -117,6 +117,12 @@ def test_a_connection_that_is_cut_inside_asyncpg_is_tried_again(module: str, cod
     with pytest.raises(AttributeError) as caught:
         exec(code, {"__name__": module})
     assert is_transient(caught.value) is transient
+
+
+def test_a_connection_that_is_cut_between_two_statements_is_tried_again() -> None:
+    said = "cannot call Connection.transaction(): connection has been released back to the pool"
+    assert is_transient(asyncpg.InterfaceError(said))
+    assert not is_transient(asyncpg.InterfaceError("cannot perform operation: another operation is in progress"))
 
 
 class TestBrokenConnections:
@@ -170,6 +176,23 @@ class TestBrokenConnections:
                 assert done.last == 1 + begun
                 await append_all(ledger, "run", ["c"])
                 assert await notes_of(ledger, "run") == [*["a"] * begun, "b", "c"]
+
+        asyncio.run(main())
+
+    @pytest.mark.parametrize("arrives", [True, False], ids=["the answer is lost", "the question is lost"])
+    @pytest.mark.parametrize("lost_at", ["WITH moved", "COMMIT"])
+    def test_a_call_with_a_semantic_key_is_written_once_whatever_is_lost(
+        self, dsn: str, arrives: bool, lost_at: str
+    ) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn, max_pool_size=2) as ledger:
+                await append_all(ledger, "run", ["a"])
+                with lost_commit(lost_at, arrives=arrives) as lost:
+                    done = await ledger.append("run", says(asks("k", "key")))
+                assert len(lost) == 1
+                assert isinstance(done, Written)
+                assert isinstance(await ledger.append("run", says(asks("k2", "key"))), Held)
+                assert [call.seq for call in await ledger.all_calls("run")] == [2]
 
         asyncio.run(main())
 

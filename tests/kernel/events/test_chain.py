@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import pytest
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.kernel.events.traces import Chain, stamped, trace
 
 from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import GENESIS, MAX_BREAKS, ChainReport, read_chain
-from gert.kernel.events.envelope import encode
+from gert.kernel.events.chain import GENESIS, MAX_BREAKS, ChainReader, ChainReport, read_chain
+from gert.kernel.events.envelope import decode, encode
 from gert.kernel.foundation.canonical import sha256_hex
 
 LINES = trace()
@@ -63,6 +63,22 @@ def test_a_trace_by_others_need_not_number_its_events() -> None:
     assert read_chain(lines).intact
 
 
+def told(lines: Iterable[bytes]) -> ChainReport:
+    """The report of a reader that was told the type of each event, as a ledger tells it."""
+    reader = ChainReader()
+    for line in lines:
+        reader.add(line, line.partition(b'"type":"')[2].partition(b'"')[0].decode())
+    return reader.report()
+
+
+@pytest.mark.parametrize("type_name", ["", "run_start", "step_start", "no such type"])
+def test_the_type_that_a_reader_is_told_decides_nothing(type_name: str) -> None:
+    reader = ChainReader()
+    events = [reader.add(line, type_name) for line in LINES]
+    assert reader.report() == read_chain(LINES) == told(LINES)
+    assert [event.payload for event in events if event is not None] == [decode(line).payload for line in LINES]
+
+
 def test_nothing_is_not_intact() -> None:
     report = read_chain([])
     assert not report.intact
@@ -97,6 +113,7 @@ def test_a_line_that_readers_may_read_differently_is_a_break(at: int, old: bytes
     first = report.breaks[0]
     assert (first.line, first.kind in ("ambiguous", "unreadable")) == (at + 1, True), report.breaks
     assert why in first.message
+    assert told([*LINES[:at], changed, LINES[at + 1]]) == report
 
 
 @pytest.mark.parametrize(
@@ -137,6 +154,7 @@ def test_breaks_are_found_where_they_are(lines: list[bytes], expected: list[tupl
     report = read_chain(lines)
     assert not report.intact
     assert kinds(report) == expected
+    assert told(lines) == report
 
 
 def test_an_event_after_the_end_is_a_break_unless_it_may_follow() -> None:

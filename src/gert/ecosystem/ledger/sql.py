@@ -148,6 +148,14 @@ UNCHANGED: Final = (
 )
 """Whether the head is $1 to $11, and $12 the token of the lease that is held, or 0; $13 is the time, if it is given."""
 
+# Only on Postgres: SQLite runs one transaction at a time.
+SERIALIZE: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))"
+LOCK_AND_SERIALIZE: Final = (
+    "WITH run AS MATERIALIZED (SELECT FROM runs WHERE run_id = $1 FOR UPDATE)"
+    " SELECT pg_advisory_xact_lock(hashtextextended(name, 0)) FROM run, unnest($2::text[]) AS name"
+)
+"""The row of the run first, and then the names in order, as a transaction of an append locks them."""
+
 LAST_LINE: Final = "SELECT line FROM events WHERE run_id = $1 AND seq = $2"
 LAST_SEQ: Final = "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = $1"
 # A run has a row before it has events where its lease was taken first.
@@ -221,10 +229,12 @@ COUNT_CALLS: Final = (
     "SELECT count(*) FROM (SELECT 1 FROM calls WHERE tenant = $1 AND name = $2 AND timestamp >= $3 AND kind = 'tool'"
     " LIMIT $4) AS counted"
 )
+IS_COUNT_WITHIN: Final = f"({COUNT_CALLS}) <= $5::bigint"
 SPENT: Final = (
     "SELECT CAST(coalesce(sum(amount), 0) AS BIGINT) FROM counters"
     " WHERE kind = $1 AND tenant = $2 AND name = $3 AND bucket >= $4"
 )
+IS_SPENT_WITHIN: Final = f"({SPENT}) <= $5::bigint"
 ADD_SPEND: Final = (
     "INSERT INTO counters (kind, tenant, name, bucket, amount) VALUES ($1, $2, $3, $4, $5::bigint)"
     " ON CONFLICT (kind, tenant, name, bucket) DO UPDATE SET amount = counters.amount + excluded.amount"
@@ -258,6 +268,10 @@ HOLDERS: Final = (
     f"SELECT {CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3"
     " ORDER BY CASE WHEN outcome IN ('open', 'success', 'unknown_outcome') THEN 0 ELSE 1 END,"
     f" timestamp DESC, run_id DESC, seq DESC LIMIT {MOST_CALLS}"
+)
+IS_NOT_HELD: Final = (
+    "NOT EXISTS (SELECT FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3"
+    " AND outcome IN ('open', 'success', 'unknown_outcome'))"
 )
 SUMMARY: Final = (
     "SELECT line FROM events WHERE run_id = $1 AND summary_type = $2 AND summary_type IS NOT NULL"

@@ -5,7 +5,7 @@ event loop, each inside one database transaction; so an append is written once f
 is decided before the first `Change`.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, head_values, lease_o
 from gert.errors import InputError, RunError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.values import MAX_INTEGER
 from gert.kernel.ledger.append_rules import check_follows, final_calls, rival
 from gert.kernel.ledger.head_seal import Sealer, encode_snapshot
 from gert.kernel.ledger.leases import IsRunning, acquired, check_fence, released, renewed
@@ -49,15 +50,17 @@ BUCKET = len("2030-01-01T00:00")
 """Spending of a tenant is counted by the minute."""
 
 _NEVER_EXPIRES = "9999-12-31T00:00:00.000000Z"
+_NONE_COUNTED = ((0,),)
 
 
 class Belief(NamedTuple):
-    """The row that a statement will most likely read, and the condition on the row of the run under which it does.
+    """The rows that a statement will most likely read, and a condition under which the append does the same with those
+    that it reads.
 
     values: of the placeholders in the condition
     """
 
-    row: Sequence[Any]
+    rows: Sequence[Sequence[Any]]
     condition: str
     values: Sequence[Any]
 
@@ -86,13 +89,13 @@ class Dialect(NamedTuple):
     lock: reads the head and the lease of a run and keeps others from changing them; the last column is the time by
         the server's clock, or NULL where the caller's clock decides
     now: reads the server's clock, where there is one
-    serialize: makes transactions with equal first values wait for each other, where the database does not anyway
+    serializes: whether transactions have to wait for each other over a name, since the database does not make them
     unchanged: the condition under which the row of a run is as this process left it, with the lease that it holds
     """
 
     lock: str
     now: str | None = None
-    serialize: str | None = None
+    serializes: bool = False
     unchanged: str | None = None
 
 
@@ -121,7 +124,7 @@ def _lock(run_id: str, context: AppendContext, belief: Belief | None = None) -> 
     if not rows:
         yield Change(sql.TOUCH, ((run_id,),))
         rows = yield Read(context.dialect.lock, (run_id,))
-    return read_driven(run_id, rows[0], context.clock)
+    return read_driven(run_id, rows[0], context.clock, context.sealer.left(run_id))
 
 
 def _belief(context: AppendContext, run_id: str, fence: int | None) -> Belief | None:
@@ -132,14 +135,15 @@ def _belief(context: AppendContext, run_id: str, fence: int | None) -> Belief | 
     row = head_values(head)
     lease = (None, 0, None, 0.0, None) if fence is None else ("", fence, _NEVER_EXPIRES, 0.0, None)
     now = format_timestamp(context.clock()) if context.dialect.now is None else None
-    return Belief((*row, *lease, None), condition, (*row, fence or 0, now))
+    return Belief(((*row, *lease, None),), condition, (*row, fence or 0, now))
 
 
-def read_driven(run_id: str, row: Sequence[Any], clock: Callable[[], datetime]) -> Driven:
-    """Convert a row of `Dialect.lock`."""
-    *columns, server_time = row
+def read_driven(run_id: str, row: Sequence[Any], clock: Callable[[], datetime], left: Head | None = None) -> Driven:
+    """Convert a row of `Dialect.lock`; `left` is the head as this process left it, which it most likely still is."""
+    columns, server_time = tuple(row[:HEAD_WIDTH]), row[-1]
     now = clock() if server_time is None else parse_timestamp(server_time)
-    return Driven(head_of(columns[:HEAD_WIDTH]), lease_of(run_id, columns[HEAD_WIDTH:]), now)
+    head = left if left is not None and head_values(left) == columns else head_of(columns)
+    return Driven(head, lease_of(run_id, row[HEAD_WIDTH:-1]), now)
 
 
 def append(
@@ -161,10 +165,11 @@ def append(
     for batch in attempted:
         if (yield from _is_there(head, batch)):
             return Written(batch)
-    yield from _check_head(head, context.sealer, adopt=adopt)
+    if not context.sealer.knows(head):
+        yield from _check_head(head, context.sealer, adopt=adopt)
     extended = check_fence(head, lease, fence, now)
     for key, last_seq in expects:
-        belief = Belief((last_seq,), sql.IS_LAST_CALL, (run_id, key, last_seq))
+        belief = Belief(((last_seq,),), sql.IS_LAST_CALL, (run_id, key, last_seq))
         [(found,)] = yield Read(sql.LAST_CALL, (run_id, key), belief)
         if found != last_seq:
             return Overtaken(key)
@@ -180,7 +185,9 @@ def append(
     fitting, refused = (yield from _claims(context, run_id, batch.claims, now)) if batch.claims else ([], {})
     if not (batch.events or batch.answers or batch.documents or fitting):
         return Written(batch, refused)
-    batch = batch._replace(head=context.sealer.seal(batch.head))
+    sealed = context.sealer.seal(batch.head)
+    if sealed is not batch.head:
+        batch = batch._replace(head=sealed)
     if extended is not None:
         yield Change(sql.SET_LEASE, (lease_values(extended),))
     yield from _put(head, batch, calls, ends)
@@ -191,25 +198,34 @@ def append(
 
 def _exceeded(context: AppendContext, head: Head, batch: Batch) -> Transaction[Exceeded | None]:
     """The first limit that a batch exceeds."""
-    if context.dialect.serialize is not None:
-        shared = (limit for limit in batch.limits if isinstance(limit, SpendLimit) or limit.seconds is not None)
-        for name in sorted({msgspec.json.encode(limit.scope).decode() for limit in shared}):
-            yield Read(context.dialect.serialize, (name,))
+    shared = (limit for limit in batch.limits if isinstance(limit, SpendLimit) or limit.seconds is not None)
+    yield from _wait_for(context.dialect, (msgspec.json.encode(limit.scope).decode() for limit in shared))
     for limit in batch.limits:
         # Requests and spending carry the time that stamps events, not that of the server.
         begin = "" if limit.seconds is None else format_timestamp(context.clock() - timedelta(seconds=limit.seconds))
         if isinstance(limit, SpendLimit):
-            [(counted,)] = yield Read(sql.SPENT, (*limit.scope, begin[:BUCKET]))
             own = sum(spend.amount for spend in batch.spends if spend[:3] == limit.scope)
+            spent = (*limit.scope, begin[:BUCKET])
+            most = min(limit.most - max(own, 1), MAX_INTEGER)
+            [(counted,)] = yield Read(sql.SPENT, spent, Belief(_NONE_COUNTED, sql.IS_SPENT_WITHIN, (*spent, most)))
         elif limit.seconds is None:
             counted = head.agent.calls_by_tool.get(limit.name, 0) if head.agent is not None else 0
             own = _requests(batch, limit)
         else:
-            [(counted,)] = yield Read(sql.COUNT_CALLS, (limit.tenant, limit.name, begin, limit.most))
             own = _requests(batch, limit)
+            called = (limit.tenant, limit.name, begin, limit.most)
+            belief = Belief(_NONE_COUNTED, sql.IS_COUNT_WITHIN, (*called, limit.most - own))
+            [(counted,)] = yield Read(sql.COUNT_CALLS, called, belief)
         if counted + own > limit.most or (isinstance(limit, SpendLimit) and counted >= limit.most):
             return Exceeded(limit, counted)
     return None
+
+
+def _wait_for(dialect: Dialect, names: Iterable[str]) -> Transaction[None]:
+    """Wait for other appends over names, always in the same order, so that two never wait for each other."""
+    if dialect.serializes:
+        for name in sorted(set(names)):
+            yield Read(sql.SERIALIZE, (name,))
 
 
 def _requests(batch: Batch, limit: CallLimit) -> int:
@@ -220,9 +236,7 @@ def _claims(
     context: AppendContext, run_id: str, claims: Sequence[Claim], now: datetime
 ) -> Transaction[tuple[list[tuple[str, ...]], dict[str, int]]]:
     """The rows of the claims that fit their limits, and the requests of those that do not, with what was counted."""
-    if context.dialect.serialize is not None:
-        for key in sorted({claim.key for claim in claims if claim.limit is not None}):
-            yield Read(context.dialect.serialize, (key,))
+    yield from _wait_for(context.dialect, (claim.key for claim in claims if claim.limit is not None))
     at, begin = format_timestamp(now), format_timestamp(now - LIMIT_WINDOW)
     fitting: list[tuple[str, ...]] = []
     refused: dict[str, int] = {}
@@ -253,8 +267,6 @@ def _is_there(head: Head, attempted: Batch) -> Transaction[bool]:
 
 def _check_head(head: Head, sealer: Sealer, *, adopt: bool) -> Transaction[None]:
     """Refuse to append after a head that is not the end of its events, or that was not sealed by our key."""
-    if sealer.knows(head):
-        return
     [(last,)] = yield Read(sql.LAST_SEQ, (head.run_id,))
     if last != head.count:
         raise TraceError(
@@ -268,12 +280,9 @@ def _check_head(head: Head, sealer: Sealer, *, adopt: bool) -> Transaction[None]
 def _rival(dialect: Dialect, run_id: str, calls: Sequence[Call], ends: Sequence[CallEnd]) -> Transaction[Call | None]:
     holders: dict[int, list[Call]] = {}
     holding = {call.seq: (call.tenant, call.name, call.semantic_key) for call in calls if call.held}
-    if dialect.serialize is not None:
-        # Always in the same order, so that two appends never wait for each other.
-        for name in sorted({msgspec.json.encode(key).decode() for key in holding.values()}):
-            yield Read(dialect.serialize, (name,))
+    yield from _wait_for(dialect, (msgspec.json.encode(key).decode() for key in holding.values()))
     for seq, key in holding.items():
-        rows = yield Read(sql.HOLDERS, key)
+        rows = yield Read(sql.HOLDERS, key, Belief((), sql.IS_NOT_HELD, key))
         holders[seq] = [call for row in rows if (call := Call(*row)).held]
     return rival(run_id, calls, ends, lambda call: holders[call.seq]) if holders else None
 

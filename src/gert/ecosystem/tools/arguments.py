@@ -23,7 +23,7 @@ def canonical_arguments(tool: RegisteredTool, arguments: BaseModel | Mapping[str
     found = validated(tool, _as_text(tool, arguments))
     written = _serialized(tool, found)
     # Some values change in JSON, as a masked secret does: the tool would get another value.
-    if validated(tool, written) != found:
+    if _read(tool, written) != found:
         raise InputError(f"arguments of the tool `{tool.name}` change when they are written as JSON")
     return written
 
@@ -62,9 +62,15 @@ def _check_numbers(arguments: BaseModel) -> None:
 def validated(tool: RegisteredTool, text: str) -> BaseModel:
     """Read arguments as the tool's model; InputError if they do not fit."""
     try:
-        return tool.arguments_model.model_validate_json(canonicalize_json_object(text))
+        plain = canonicalize_json_object(text)
     except CanonicalError as error:
         raise InputError(f"arguments of the tool `{tool.name}`: {error.message}") from error
+    return _read(tool, plain)
+
+
+def _read(tool: RegisteredTool, canonical_text: str) -> BaseModel:
+    try:
+        return tool.arguments_model.model_validate_json(canonical_text)
     except ValidationError as error:
         raise InputError(
             f"arguments of the tool `{tool.name}` do not fit: {_problems(error)}",

@@ -32,6 +32,7 @@ from gert.kernel.foundation.names import suggestion
 class _Tool(NamedTuple):
     registered: RegisteredTool
     signature: Signature
+    definition: ToolDefinition
 
 
 class LocalToolRegistry:
@@ -89,45 +90,45 @@ class LocalToolRegistry:
                 hint="pass its `idempotency_key` to the target, so that a repeated call takes effect once",
             )
         schema = schema_of(signature.model, called)
-        self._tools[called] = _Tool(
-            RegisteredTool(
-                name=called,
-                requires_capability=requires_capability,
-                function=function,
-                description=description_of(function),
-                arguments_schema_json=schema,
-                arguments_model=signature.model,
-                accepts_artana_context=signature.takes_context,
-                tool_version=tool_version,
-                schema_version=schema_version,
-                schema_hash=sha256_hex(schema.encode()),
-                risk_level=risk_level,
-                sandbox_profile=sandbox_profile,
-                side_effect=side_effect,
-                timeout_seconds=timeout_seconds,
-                max_attempts=max_attempts,
-                backoff_seconds=backoff_seconds,
-                reconcile=reconcile,
-                resumable=resumable,
-            ),
-            signature,
+        registered = RegisteredTool(
+            name=called,
+            requires_capability=requires_capability,
+            function=function,
+            description=description_of(function),
+            arguments_schema_json=schema,
+            arguments_model=signature.model,
+            accepts_artana_context=signature.takes_context,
+            tool_version=tool_version,
+            schema_version=schema_version,
+            schema_hash=sha256_hex(schema.encode()),
+            risk_level=risk_level,
+            sandbox_profile=sandbox_profile,
+            side_effect=side_effect,
+            timeout_seconds=timeout_seconds,
+            max_attempts=max_attempts,
+            backoff_seconds=backoff_seconds,
+            reconcile=reconcile,
+            resumable=resumable,
         )
+        self._tools[called] = _Tool(registered, signature, _definition(registered))
 
     @checked
     async def call(self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext) -> ToolExecutionResult:
         """Call a tool and return how it ended; only cancellation and the suspension of a call are raised."""
         try:
             tool = self._find(tool_name)
-            validated(tool.registered, arguments_json)
+            arguments = validated(tool.registered, arguments_json)
         except InputError as error:
             return failed("permanent_error", error.message)
         for attempt in range(1, tool.registered.max_attempts):
-            result = await _attempt(tool, arguments_json, context)
+            result = await _attempt(tool, arguments, context)
             # Only this outcome means that the call did not happen and may succeed on a retry.
             if result.outcome != "transient_error":
                 return result
             await asyncio.sleep(min(tool.registered.backoff_seconds * 2 ** (attempt - 1), MAX_BACKOFF_SECONDS))
-        return await _attempt(tool, arguments_json, context)
+            # Read again for each attempt: a function may change its arguments.
+            arguments = validated(tool.registered, arguments_json)
+        return await _attempt(tool, arguments, context)
 
     @checked
     async def reconcile(
@@ -180,11 +181,11 @@ class LocalToolRegistry:
     @checked
     def to_tool_definitions(self, capabilities: frozenset[str]) -> list[ToolDefinition]:
         """Return the same tools as they are described to a model."""
-        return [_definition(tool) for tool in self.list_for_capabilities(capabilities)]
+        return [self._tools[tool.name].definition for tool in self.list_for_capabilities(capabilities)]
 
     def to_all_tool_definitions(self) -> list[ToolDefinition]:
         """Return every tool as it is described to a model."""
-        return [_definition(tool) for tool in self._by_name()]
+        return [self._tools[name].definition for name in sorted(self._tools)]
 
     def capability_map(self) -> dict[str, str | None]:
         """Return the capability each tool needs, by name."""
@@ -202,10 +203,9 @@ class LocalToolRegistry:
         return tool
 
 
-async def _attempt(made: _Tool, arguments_json: str, context: ToolExecutionContext) -> ToolExecutionResult:
+async def _attempt(made: _Tool, given: BaseModel, context: ToolExecutionContext) -> ToolExecutionResult:
     tool = made.registered
-    # Read again for each attempt: a function may change its arguments.
-    arguments = made.signature.arguments(validated(tool, arguments_json), context)
+    arguments = made.signature.arguments(given, context)
     try:
         value = await within(tool.timeout_seconds, call(tool.function, arguments))
     except asyncio.CancelledError as error:

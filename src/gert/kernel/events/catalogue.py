@@ -27,7 +27,12 @@ def catalogue() -> Mapping[str, type[Payload]]:
     return _by_type([*runbook.EVENTS, *agent.EVENTS, *runner.EVENTS])
 
 
+def kind_of(type_name: str) -> type[Payload] | None:
+    """Return the class of a type of event; None for one that this version does not know."""
+    return _RUNBOOK.get(type_name) or catalogue().get(type_name)
+
+
 def decode_payload(type_name: str, data: dict[str, Any]) -> Payload:
     """Decode an event's data; data that this version cannot read becomes an `UnknownEvent`."""
-    kind = _RUNBOOK.get(type_name) or catalogue().get(type_name)
+    kind = kind_of(type_name)
     return UnknownEvent(name=type_name, data=data) if kind is None else from_data(kind, data)

@@ -6,10 +6,19 @@ they are; nothing is encoded again.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from gert.errors import TraceError
-from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, decode_exact, encode, require_unambiguous
+from gert.kernel.events.envelope import (
+    MAX_LINE_BYTES,
+    Envelope,
+    PlainLine,
+    decode,
+    decode_exact,
+    decode_plain,
+    encode,
+    require_unambiguous,
+)
 from gert.kernel.events.payload import to_data
 from gert.kernel.foundation.canonical import sha256_hex
 
@@ -98,14 +107,17 @@ class ChainReader:
         # A line that cannot be read is a torn write if it is the last one, and a break otherwise.
         self._unreadable: str | None = None
 
-    def add(self, line: bytes) -> Envelope | None:
-        """Read the next line; None where it cannot be read."""
+    def add(self, line: bytes, type_name: str = "") -> Envelope | PlainLine[Any] | None:
+        """Read the next line; None where it cannot be read.
+
+        type_name: the type of event that it most likely is
+        """
         stored = line.removesuffix(b"\n")
         event: Envelope | None = None
         if self._seq and self._completion is None and self._unreadable is None:
-            event = self._next(stored)
-            if event is not None:
-                return event
+            following = self._next(stored, type_name)
+            if following is not None:
+                return following
         if self._unreadable is not None:
             self._break("unreadable", self._unreadable)
             self._unreadable = None
@@ -133,9 +145,11 @@ class ChainReader:
             torn=self._unreadable,
         )
 
-    def _next(self, stored: bytes) -> Envelope | None:
+    def _next(self, stored: bytes, type_name: str) -> Envelope | PlainLine[Any] | None:
         """Decode a line that plainly follows; any other is read and judged in full."""
-        event = decode_exact(stored) if len(stored) <= MAX_LINE_BYTES else None
+        if len(stored) > MAX_LINE_BYTES:
+            return None
+        event = decode_plain(stored, type_name) or decode_exact(stored)
         if (
             event is None
             or event.prev_hash != self._head

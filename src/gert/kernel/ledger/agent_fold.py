@@ -113,14 +113,12 @@ class AgentSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"
 
 def fold(snapshot: AgentSnapshot, payload: Payload, seq: int) -> AgentSnapshot:
     """The snapshot after one more event."""
-    changes: dict[str, Any] = {"last_type": payload.type}
     step_key = getattr(payload, "step_key", None)
-    if step_key is not None:
-        changes["last_step_key"] = step_key
+    if step_key is None:
+        step_key = snapshot.last_step_key
     change = _CHANGES.get(type(payload))
-    if change is not None:
-        changes.update(change(snapshot, payload, seq))
-    return msgspec.structs.replace(snapshot, **changes)
+    more = {} if change is None else change(snapshot, payload, seq)
+    return msgspec.structs.replace(snapshot, last_type=payload.type, last_step_key=step_key, **more)
 
 
 def _summarize(snapshot: AgentSnapshot, said: RunSummary, seq: int) -> Mapping[str, Any]:

@@ -33,7 +33,8 @@ def build_batch(
         raise RunError(f"`{head.run_id}` is not a run id", hint="letters, digits and ._:@+=~- only")
     require_kind(head, kind, tenant)
     events: list[Event] = []
-    projection = Projection(msgspec.structs.replace(head, kind=kind, tenant=tenant))
+    is_same = head.kind == kind and head.tenant == tenant
+    projection = Projection(head if is_same else msgspec.structs.replace(head, kind=kind, tenant=tenant))
     seq, chain = head.count, head.hash
     for payload, path in entries:
         seq += 1

@@ -115,7 +115,8 @@ class Sealer:
 
     def knows(self, head: Head) -> bool:
         """Whether this process wrote the head, with everything it says."""
-        return self._own.get(head.run_id) == head
+        own = self._own.get(head.run_id)
+        return own is head or own == head
 
 
 _MOST_KNOWN: Final = 1000

@@ -99,10 +99,10 @@ class Projection:
             self.spends += spends_of(spent_by(payload, before.reserved), self._run_id, self.tenant or "")
         elif kind in _ABOUT_TICKETS:
             self._add_ticket_event(payload, seq, timestamp)
-        opened = opened_by(payload, seq, self._run_id, self.tenant or "", timestamp)
-        if opened is not None:
-            self.calls.append(opened)
-        self.ends.extend(ended_by(payload, seq))
+        if kind in _OPENS:
+            self.calls.append(_opened_by(payload, seq, self._run_id, self.tenant or "", timestamp))
+        if kind in _ENDS:
+            self.ends += _ENDS[kind](payload, seq)
 
     def _add_runbook(self, payload: Payload, seq: int, timestamp: str, path: str | None) -> None:
         before = self.snapshot if isinstance(self.snapshot, RunbookSnapshot) else RunbookSnapshot()
@@ -190,22 +190,13 @@ def idempotency_key(run_id: str, tool_name: str, seq: int) -> str:
     return sha256_hex(f"{run_id}:{tool_name}:{seq}".encode())
 
 
-def opened_by(payload: Payload, seq: int, run_id: str, tenant: str, moment: str) -> Call | None:
-    """The request an event makes, if it makes one."""
-    make = _OPENS.get(type(payload))
-    if make is None:
-        return None
-    kind, step_key, name, input_hash, semantic_key = make(payload)
+def _opened_by(payload: Payload, seq: int, run_id: str, tenant: str, moment: str) -> Call:
+    """The request an event makes."""
+    kind, step_key, name, input_hash, semantic_key = _OPENS[type(payload)](payload)
     key = key_of(kind, step_key, input_hash)
     call = Call(run_id, seq, kind, key, name, tenant, moment, input_hash, semantic_key, last_seq=seq)
     # One event records both the request and what was read.
     return msgspec.structs.replace(call, outcome="success", done_seq=seq) if kind == "read" else call
-
-
-def ended_by(payload: Payload, seq: int) -> Sequence[CallEnd]:
-    """The ends of earlier requests that an event records."""
-    make = _ENDS.get(type(payload))
-    return () if make is None else make(payload, seq)
 
 
 def event_id(run_id: str, seq: int) -> str:
@@ -238,6 +229,7 @@ _OPENS: Mapping[type[Payload], Callable[[Any], _Opens]] = {
     PauseRequested: lambda said: ("pause", said.step_key, said.reason, "", None),
 }  # fmt: skip
 
+# The ends of earlier requests that an event records.
 _ENDS: Mapping[type[Payload], Callable[[Any, int], Sequence[CallEnd]]] = {
     ToolCompleted: lambda said, seq: (CallEnd(said.request_seq, seq, said.outcome),),
     ModelCompleted: lambda said, seq: (CallEnd(said.request_seq, seq, "success"),),

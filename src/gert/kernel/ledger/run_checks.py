@@ -8,13 +8,13 @@ events) is computed again and compared, so that editing a column cannot unblock 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from gert.errors import IntegrityError
 from gert.kernel.events.chain import GENESIS, ChainReader, ChainReport
-from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.envelope import Envelope, PlainLine
 from gert.kernel.events.runbook import RunAdopted
 from gert.kernel.events.trace_seal import CheckReport, Verdict, run_procedure
 from gert.kernel.foundation.signature import Keys, Signature, verify
@@ -61,13 +61,13 @@ class Recomputed:
             if row.line.endswith(b"\n") and self.columns is None:
                 # Traces end their lines with one; a ledger never stores it.
                 self.columns = f"the line of event {row.seq} ends in a line break"
-            event = self.chain.add(row.line)
+            event = self.chain.add(row.line, row.type)
             if event is not None:  # otherwise the chain reports it
                 self._add(row, event)
         # Only the last one can be named again.
         self._answer_hashes = {self.answers: self.answers_hash}
 
-    def _add(self, row: Event, event: Envelope) -> None:
+    def _add(self, row: Event, event: Envelope | PlainLine[Any]) -> None:
         payload = event.payload
         if isinstance(payload, RunAdopted):
             self.adopted.append(payload)

@@ -1,8 +1,11 @@
-"""An append as one statement: one round trip, where this process wrote the run last.
+"""An append as one statement: one round trip, where this process wrote the run last and waits for no other run.
 
 The transaction is run without a database, with the rows that it believes to read. What it changes becomes one statement
 that writes all of it if the row of the run is as believed, and nothing otherwise: then the transaction is run again
 under the lock of the row. So a belief saves time and decides nothing.
+
+A statement does not see what others commit while it runs. So names that appends wait for each other over, as those of
+limits and semantic keys, are locked by a statement of their own before it.
 """
 
 import re
@@ -25,8 +28,12 @@ _CHANGES: Final = frozenset({sql.END_CALL, sql.DROP_OUTPUT})
 
 
 class AtOnce(NamedTuple, Generic[T]):
-    """A statement that returns a row if it has written, and what the append has written and returns in that case."""
+    """A statement that returns a row if it has written, and what the append has written and returns in that case.
 
+    names: what has to be locked before, in this order
+    """
+
+    names: Sequence[str]
     statement: str
     values: Sequence[Any]
     batch: Batch
@@ -35,6 +42,7 @@ class AtOnce(NamedTuple, Generic[T]):
 
 def at_once(transaction: Transaction[T]) -> AtOnce[T] | None:
     """A transaction as one statement; None where it has to read, or refuses."""
+    names: list[str] = []
     beliefs: list[Belief] = []
     changes: list[Change] = []
     rows: Any = None
@@ -44,11 +52,14 @@ def at_once(transaction: Transaction[T]) -> AtOnce[T] | None:
             if isinstance(step, Change):
                 changes.append(step)
                 rows = ()
+            elif step.sql == sql.SERIALIZE:
+                names += step.values
+                rows = ()
             elif step.belief is None:
                 return None
             else:
                 beliefs.append(step.belief)
-                rows = (step.belief.row,)
+                rows = step.belief.rows
     except StopIteration as end:
         result: T = end.value
     except Exception:
@@ -67,7 +78,7 @@ def at_once(transaction: Transaction[T]) -> AtOnce[T] | None:
     for change in others:
         for row in change.rows:
             values += row
-    return AtOnce(statement, values, result.batch, result)
+    return AtOnce(names, statement, values, result.batch, result)
 
 
 def _fits(change: Change) -> bool:

@@ -22,8 +22,9 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, TimeoutError):
         return False
     if isinstance(error, asyncpg.InterfaceError):
-        # Another task may have given up the pool that this one was about to use.
-        return "closed" in str(error) or "closing" in str(error)
+        # Another task may have given up the pool that this one was about to use, or the connection was cut, and given
+        # back to the pool, between two statements.
+        return any(word in str(error) for word in ("closed", "closing", "released back to the pool"))
     if isinstance(error, AttributeError):
         return _is_cut_off(error)
     return isinstance(

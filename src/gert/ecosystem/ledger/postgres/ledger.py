@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.ledger import SqlLedger
-from gert.ecosystem.ledger.postgres.at_once import at_once
+from gert.ecosystem.ledger.postgres.at_once import AtOnce, at_once
 from gert.ecosystem.ledger.postgres.faults import (
     as_gert_error,
     driver,
@@ -99,8 +99,7 @@ class PostgresLedger(SqlLedger):
         now = sql.POSTGRES_NOW if clock is None else "NULL"
         lock = f"{sql.LOCK.replace(' FROM runs', f', {now} FROM runs')} FOR UPDATE OF runs"
         now_query = f"SELECT {sql.POSTGRES_NOW}" if clock is None else None
-        serialize = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))"
-        dialect = Dialect(lock, now_query, serialize, sql.UNCHANGED)
+        dialect = Dialect(lock, now_query, serializes=True, unchanged=sql.UNCHANGED)
         super().__init__(
             dialect, Sealer(key, keys), read_only=read_only, clock=clock, ids=ids, poll_interval=poll_interval
         )
@@ -230,29 +229,38 @@ class PostgresLedger(SqlLedger):
     async def _transact(
         self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str, on_done: Callable[[T], object]
     ) -> T:
-        async def change() -> T:
-            result = await self._in_turn(begin, run_id)
-            on_done(result)
-            return result
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
 
-        # A task: a cancelled caller does not undo a change that was asked for.
-        task = asyncio.get_running_loop().create_task(change())
+        async def change() -> None:
+            try:
+                result = await self._in_turn(begin, run_id)
+                on_done(result)
+            except Exception as error:
+                if not done.done():
+                    done.set_exception(error)
+                    done.exception()  # looked at: a caller that has gone does not ask for it any more
+            except BaseException:
+                done.cancel()
+                raise
+            else:
+                if not done.done():
+                    done.set_result(result)
+
+        # A task: a cancelled caller does not undo a change that was asked for. It wakes its caller itself, which is one
+        # turn of the event loop less than with `asyncio.shield`.
+        task = loop.create_task(change())
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at: a caller that was cancelled does not ask for it any more
+        task.add_done_callback(self._tasks.discard)
+        return await done
 
     async def _in_turn(self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str) -> T:
         """One change to a run after the other: the second would only hold a connection while it waits for the row."""
         turn = self._turns.setdefault(run_id, asyncio.Lock())
         async with turn:
-            return await self._changed(begin)
+            return await self._changed(begin, run_id)
 
-    async def _changed(self, begin: Callable[[Sequence[Batch]], Transaction[T]]) -> T:
+    async def _changed(self, begin: Callable[[Sequence[Batch]], Transaction[T]], run_id: str) -> T:
         attempted: list[Batch] = []
         one = at_once(begin(()))
 
@@ -261,13 +269,16 @@ class PostgresLedger(SqlLedger):
             pool = await self._opened()
             try:
                 async with self._connection(pool) as connection:
-                    if one is not None:
-                        (statement, values, batch, result), one = one, None
-                        attempted.append(batch)
-                        if await connection.fetch(statement, *values):
-                            return result
-                        attempted.clear()
+                    believed, one = one, None
+                    if believed is not None and not believed.names:
+                        if await _is_written(connection, believed, attempted):
+                            return believed.result
+                        believed = None
                     async with connection.transaction():
+                        if believed is not None:
+                            await connection.fetch(sql.LOCK_AND_SERIALIZE, run_id, believed.names)
+                            if await _is_written(connection, believed, attempted):
+                                return believed.result
                         result = await _run(connection, begin(tuple(attempted)))
                         if isinstance(result, Written):
                             attempted.append(result.batch)
@@ -333,6 +344,15 @@ class _Refused(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__()
         self.error = error
+
+
+async def _is_written(connection: Any, believed: AtOnce[Any], attempted: list[Batch]) -> bool:
+    """Whether an append was what it was believed to be; until that is known, its batch may have been written."""
+    attempted.append(believed.batch)
+    if await connection.fetch(believed.statement, *believed.values):
+        return True
+    attempted.clear()
+    return False
 
 
 async def _run(connection: Any, transaction: Transaction[T]) -> T:

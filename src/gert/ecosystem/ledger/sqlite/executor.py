@@ -43,7 +43,7 @@ _MOST_QUICK: Final = 32
 
 
 class _Task:
-    """A transaction, and the future that waits for its result."""
+    """A transaction, and the future of a caller that waits for its result."""
 
     __slots__ = ("begin", "error", "future", "loop", "on_done", "result")
 
@@ -56,15 +56,20 @@ class _Task:
         self.begin = begin
         self.on_done = on_done
         self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
+        self.future: asyncio.Future[Any] | None = None
         self.result: Any = None
         self.error: BaseException | None = None
+
+    def wait(self) -> "asyncio.Future[Any]":
+        """The future of the result."""
+        self.future = self.loop.create_future()
+        return self.future
 
     def settle(self) -> None:
         """Hand the result to the caller, on its event loop."""
         if self.error is None:
             self.on_done(self.result)
-        if self.future.done():
+        if self.future is None or self.future.done():
             return
         if self.error is None:
             self.future.set_result(self.result)
@@ -165,7 +170,8 @@ class Executor:
             return result
         else:
             self._enqueue(task)
-        return await task.future  # type: ignore[no-any-return]
+        # It is settled on this event loop, so not before this.
+        return await task.wait()  # type: ignore[no-any-return]
 
     def _commit_now(self, tasks: Sequence[_Task]) -> bool:
         """Commit tasks on the event loop, if it does not have to wait for the disk, the thread or another process."""

@@ -236,11 +236,11 @@ def reopening(entries: Entries) -> Entries:
 
     def after(head: Head) -> Sequence[Entry]:
         has_ended = head.agent is not None and head.agent.asleep is not None
-        before = (Entry(RunReopened()),) if has_ended else ()
+        if not has_ended:
+            return entries(head) if callable(entries) else entries
         # Entries that contain their own number are numbered after it.
-        head = msgspec.structs.replace(head, count=head.count + len(before))
-        made = entries(head) if callable(entries) else entries
-        return made if isinstance(made, InPlace) else (*before, *made)
+        made = entries(msgspec.structs.replace(head, count=head.count + 1)) if callable(entries) else entries
+        return made if isinstance(made, InPlace) else (Entry(RunReopened()), *made)
 
     return after
 

@@ -169,8 +169,7 @@ class Journal:
         line, said = self._encoded(said)
         payload = said.payload
         if self._observers:
-            envelope = self._envelope(payload, said.path, self._timestamp or self._stamp())
-            self._shown.append((msgspec.structs.replace(envelope, principal=said.principal), payload))
+            self._shown.append((decode(line), payload))
         self._add(line, payload, said.path, self._timestamp)
         self._events.append(Event(self._head.count, payload.type, self._timestamp, None, line))
 
