@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gert.kernel.foundation.text import PLACEHOLDER
 from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock
-from gert.kernel.runbook.finding import Finding, Path, error, note, warning
+from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.origins import Origin, Origins, calls
@@ -52,6 +54,11 @@ def _is_runner(program: Program, step: ToolStep | ExtensionStep) -> bool:
 
 def plain_secrets(case: Case) -> Iterator[Finding]:
     """D58: a secret input of a tool gets a secret; anything else is recorded and shown before the tool gets it."""
+    for name, block in case.program.runbook.meta.inputs.items():
+        if block.secret:
+            yield from _plain(
+                f"the default of the secret input `{name}`", _default(block.parameter()), block.at("default")
+            )
     for step, items in calls(case.program, case.origins):
         contract = case.program.contract_of(step)
         # A runner takes no secret as an input (D83).
@@ -69,31 +76,36 @@ def _passed(
         what = f"the secret input `{name}` of {callee}"
         if step.inputs.get(name) is not None:
             yield from _plain(what, origins.of(step.inputs[name], items), step.at("inputs", name))
-            continue
-        for source, path in step.spread:
-            yield from _plain(what, origins.spread(source, name, items), path)
+        elif step.spread:
+            for source, path in step.spread:
+                yield from _plain(what, origins.spread(source, name, items), path)
+        else:
+            yield from _plain(f"the default of {what}", _default(parameter), step.path)
+
+
+def _default(parameter: Parameter) -> Origin:
+    return Origin(literal=parameter.default not in (None, ""))
 
 
 def _plain(what: str, origin: Origin, path: Path) -> Iterator[Finding]:
-    """D58: report a value that is not secret; beside a secret it may be meant to be known."""
+    """D58: report a value that is not secret; beside a secret it may be meant to be known, so it is no error."""
     name = origin.input or origin.part
-    report = note if origin.secret else error
     if origin.withheld is not None:
-        message = (
-            f"{what} gets `[REDACTED]`: the output `{origin.withheld}` is secret, and no later step gets its value"
-        )
+        message = f"{what} gets `{PLACEHOLDER}`: the output `{origin.withheld}` is secret, so later steps do not see it"
         yield warning("D58", path, message, _ONE_TOOL)
     elif name is not None:
         hint = f"mark the input `{name}` as `secret: true`"
-        if origin.part is not None and origin.input is None:
+        if origin.input is None:
             hint = "a secret is passed whole: make it an input of its own, with `secret: true`"
-        yield report("D58", path, f"{what} gets the input `{name}`, which is recorded and shown", hint)
+        report = error if origin.secret is None else warning
+        message = f"{what} gets the input `{name}` of the runbook, which is not secret, so gert records it"
+        yield report("D58", path, message, hint)
     elif origin.output is not None:
-        message = f"{what} gets the output `{origin.output}`, which is recorded and shown"
-        yield (note if origin.secret else warning)("D58", path, message, _ONE_TOOL)
+        message = f"{what} gets the output `{origin.output}`, which is not secret, so gert records it"
+        yield warning("D58", path, message, _ONE_TOOL)
     elif origin.literal and origin.secret is None:
-        hint = "make it an input of the runbook with `secret: true`"
-        yield warning("D58", path, f"{what} is written in the file, which is recorded with every run", hint)
+        hint = "make it an input of the runbook with `secret: true`, and pass it with `--input NAME=@FILE`"
+        yield warning("D58", path, f"{what} is written in a file that gert records", hint)
 
 
 _ONE_TOOL = "let the tool that needs the secret get it itself, or make it an input of the runbook with `secret: true`"
