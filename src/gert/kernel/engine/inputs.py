@@ -48,11 +48,15 @@ class GivenInput(msgspec.Struct, frozen=True):
 
     source: its source in the trace: `cli`, or `file:NAME`
     text: the original text of a value that is not text, for an input declared as `string`
+    file: the path of the file that the caller named for this value
+    is_raw: whether the value is taken as it is written, so that `@FILE` is text
     """
 
     value: Any
     source: str = "cli"
     text: str | None = None
+    file: str | None = None
+    is_raw: bool = False
 
 
 class InputBinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +226,7 @@ def resolve_inputs(
         else:
             resolver, binding = _bind(name, block.from_, resolution.parameters[name])
             refusal = binding_refusal(block.from_, policies)
-            if _was_given(recorded.get(name)) and block.from_ != PROMPT:
+            if was_given(recorded.get(name)) and block.from_ != PROMPT:
                 resolution.use_default(name)
             elif refusal is None:
                 bound.append((resolver, binding))
@@ -239,7 +243,7 @@ def resolve_inputs(
     return resolution.result()
 
 
-def _was_given(source: str | None) -> bool:
+def was_given(source: str | None) -> bool:
     """Whether a recorded source says that the caller gave the value."""
     return source is not None and source not in (DEFAULT, PROMPT) and source.partition("/")[0] not in EFFECTS
 

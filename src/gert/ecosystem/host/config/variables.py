@@ -1,19 +1,22 @@
 """Input values from `--var`, `--input` and `--vars-file`, and the resolution of a runbook's inputs."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from gert.ecosystem.host.config.files import read_map
 from gert.ecosystem.inputs import Resolvers
 from gert.ecosystem.inputs.file import MAX_PATH, read_text
 from gert.errors import InputError, UsageError
-from gert.kernel.engine.inputs import BatchAnswer, GivenInput, ResolvedInputs, resolve_inputs
+from gert.kernel.engine.inputs import BatchAnswer, GivenInput, ResolvedInputs, resolve_inputs, was_given
 from gert.kernel.foundation.text import printable, shorten
+from gert.kernel.foundation.values import show
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.reader import read
 
+NO_FILES: Final[Mapping[str, str]] = {}
 _EXAMPLES: Final = {
     "--var": "for example --var hostname=srv1",
     "--input": "for example --input ports=[80,443], or --input token=@token.txt to read a file",
@@ -52,6 +55,7 @@ async def resolve(
     recorded: Mapping[str, str] | None = None,
 ) -> ResolvedInputs:
     """Resolve a runbook's inputs under the policies of the run; `recorded` is that of `resolve_inputs`."""
+    refuse_file_names({name for name, block in inputs.items() if block.secret}, given)
     resolution = resolve_inputs(inputs, given, policies, recorded or {})
     answer: BatchAnswer | None = None
     while True:
@@ -63,9 +67,36 @@ async def resolve(
         answer = await resolvers.answer(batch)
 
 
+def refuse_file_names(secret: Set[str], given: Mapping[str, GivenInput]) -> None:
+    """Refuse `--var NAME=@FILE` for a secret: the text itself would be used, and no one would see that."""
+    for name, each in given.items():
+        if name in secret and each.is_raw and str(each.value).startswith("@"):
+            literal = f"""to pass text that begins with `@`, use --input {name}='"@…"'"""
+            raise UsageError(
+                f"`--var` reads no file, and the secret input `{name}` would be the text that begins with `@`",
+                hint=f"pass --input {name}=@FILE; {literal}",
+            )
+
+
+def again_words(secret: Iterable[str], sources: Mapping[str, str], files: Mapping[str, str] = NO_FILES) -> str:
+    """The options that give secret inputs again that were given; `files` are those that they were read from."""
+    names = sorted(name for name in secret if was_given(sources.get(name)))
+    return "".join(" --input " + shlex.quote(f"{name}=@{files.get(name, 'FILE')}") for name in names)
+
+
+def notes_on_given(secret: Set[str], given: Mapping[str, GivenInput]) -> Iterator[str]:
+    """Notes about values on a command line: secrets that others can read, and names of files that are only text."""
+    for name, each in given.items():
+        if name in secret and each.source == "cli":
+            place = "the list of processes and the history of the shell"
+            yield f"the secret input `{name}` is visible in {place}: pass --input {name}=@FILE"
+        elif each.is_raw and str(each.value).startswith("@") and os.path.isfile(os.path.expanduser(each.value[1:])):
+            yield f"the input `{name}` is the text {show(each.value)}; --input reads the file, --var does not"
+
+
 def _variable(text: str) -> tuple[str, GivenInput]:
     name, value = _split(text, "--var")
-    return name, GivenInput(value)
+    return name, GivenInput(value, is_raw=True)
 
 
 def _input(text: str) -> tuple[str, GivenInput]:
@@ -89,7 +120,7 @@ def _split(text: str, option: str) -> tuple[str, str]:
 
 def _from_file(name: str, path: str) -> GivenInput:
     try:
-        return GivenInput(read_text(path), f"file:{printable(os.path.basename(path))}")
+        return GivenInput(read_text(path), f"file:{printable(os.path.basename(path))}", file=path)
     except FileNotFoundError:
         raise UsageError(f"there is no file `{shorten(path, MAX_PATH)}` for input `{shorten(name)}`") from None
     except InputError as problem:

@@ -106,6 +106,7 @@ class RedriveOptions(RecordedRun, frozen=True, kw_only=True):
     def run_options(self, record: "Record", /, **others: Any) -> RunOptions:
         """The options of the run that goes on: those of the record, unless they are given here or in `others`."""
         return record.options(
+            given=self.given,
             db=self.db,
             dsn=self.dsn,
             sync=self.sync,

@@ -126,6 +126,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     result: how it ended; none while it waits
     pending: what it waits for
     state_words: the option that names its state directory on a command line, where it is needed
+    input_words: the options that give its secret inputs again, where they were given
     record: the folder that a scenario of the run is written to when it has ended
     warning: why its mirror is not complete or was written again
     """
@@ -142,6 +143,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     scenario: Recorded | None = None
     pending: tuple[Pending, ...] = ()
     state_words: str = ""
+    input_words: str = ""
     record: str | None = None
     warning: str | None = None
 

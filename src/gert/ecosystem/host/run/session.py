@@ -13,6 +13,7 @@ from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import ledger_arguments
 from gert.ecosystem.host.config.settings import notices_for
 from gert.ecosystem.host.config.state_dir import state_dir, state_dir_argument
+from gert.ecosystem.host.config.variables import again_words
 from gert.ecosystem.host.redrive.recorded_run import Opened, load_record
 from gert.ecosystem.host.redrive.redrive import Then, approval_check, redrive
 from gert.ecosystem.host.run.driver.clock import RunClock
@@ -150,6 +151,7 @@ async def drive_run(session: Session) -> Executed:
         scenario=ended.scenario,
         pending=ended.pending,
         state_words=_state_words(prepared),
+        input_words=_input_words(session),
         record=session.recording.folder if session.recording is not None else None,
         warning=session.journal.problem,
     )
@@ -163,7 +165,7 @@ async def _resume_hint(session: Session, hint: str | None) -> str | None:
     with suppress(GertError):
         if await ledger.head(run_id) is not None:
             where = ledger_arguments(session.prepared.database) or _state_words(session.prepared)
-            return hint.replace("resume the run", f"`gert resume {run_id}{where}`")
+            return hint.replace("resume the run", f"`gert resume {run_id}{where}{_input_words(session)}`")
     return hint.replace("resume the run", "start the run again: nothing of it is recorded")
 
 
@@ -212,6 +214,13 @@ def _state_words(prepared: Prepared) -> str:
     # The run is resumed from here, and the runbook may lie in another project.
     root = prepared.workspace.project_root(prepared.workspace.working)
     return state_dir_argument(prepared.state, state_dir(None, root, prepared.environ))
+
+
+def _input_words(session: Session) -> str:
+    """The options that a resume needs for secrets that were given: their values are not recorded."""
+    setup, given = session.setup, session.prepared.options.given
+    files = {name: each.file for name, each in given.items() if each.file is not None}
+    return again_words(setup.secret_inputs, setup.started.input_sources, files)
 
 
 async def _suspend(session: Session, suspended: Suspended) -> tuple[Pending, ...]:

@@ -2,13 +2,14 @@
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from gert.ecosystem.host.config.settings import require_sound
 from gert.ecosystem.host.config.state_dir import state_dir
+from gert.ecosystem.host.config.variables import notes_on_given, refuse_file_names
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.observer import Observer, SilentObserver
@@ -86,10 +87,22 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
         return not self.violations and self.status != "error"
 
 
-async def try_action(options: TryOptions, environ: Mapping[str, str], observers: Iterable[Observer] = ()) -> Tried:
-    """Run the action as the only step of a run; it is recorded like any other."""
+async def try_action(
+    options: TryOptions,
+    environ: Mapping[str, str],
+    observers: Iterable[Observer] = (),
+    warn: Callable[[str], object] = lambda _: None,
+) -> Tried:
+    """Run the action as the only step of a run; it is recorded like any other.
+
+    warn: is told of secrets on the command line
+    """
     found = _tool(options.tool)
     action = _action(found, options.action)
+    secret = {name for name, each in action.contract.inputs.items() if each.secret}
+    refuse_file_names(secret, options.given)
+    for each in notes_on_given(secret, options.given):
+        warn(each)
     file, text = _runbook(found, action, options.given)
     seen = _Seen()
     executed = await execute(

@@ -56,6 +56,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     tools.tool_inputs,
     runner_steps.known_skills,
     secrets.secrets_on_command_lines,
+    secrets.plain_secrets,
     variables.resolved_variables,
     state.constant_names,
     state.exported_outputs,

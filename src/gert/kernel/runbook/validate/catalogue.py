@@ -110,6 +110,11 @@ _ROWS: Final = (
     ("D55", "policies are in force", "A note: the project names the file or its folder."),
     ("D56", "previews are well formed", "One command without writes, for an action with writes."),
     ("D57", "rules match something", "A tag that is one letter off: a warning. A rule that matches nothing: a note."),
+    (
+        "D58",
+        "secret inputs get secrets",
+        "An input of the runbook that is not secret is recorded: an error. So are outputs and the file: a warning.",
+    ),
     ("D60", "scenarios answer existing steps", "Their steps, tools and inputs exist in the runbook."),
     ("D61", "expectations can be met", "Their steps exist and do not contradict each other."),
     ("D62", "scenario inputs fit", "As the runbook declares them; a required input has a value."),

@@ -1,62 +1,114 @@
-"""Secrets: a secret value does not reach a command line, directly or through outputs and constants."""
+"""Secrets: a secret value reaches no command line, and what a tool takes as a secret is one from the beginning."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gert.kernel.runbook.documents.steps import Step, ToolStep
+from gert.kernel.foundation.text import PLACEHOLDER
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.parameter import Parameter
+from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock
 from gert.kernel.runbook.finding import Finding, Path, error, warning
-from gert.kernel.runbook.program import Program, inner_lists
+from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
-from gert.kernel.template import Template, templates_in
+from gert.kernel.runbook.validate.domain.origins import Origin, Origins, calls
 
 
 def secrets_on_command_lines(case: Case) -> Iterator[Finding]:
     """D54: no secret on a command line, where every user of the machine can read it."""
-    secrets = _Secrets(case.program)
-    if not secrets.names and not any(_adds_secrets(step) for step in case.program.steps):
+    origins = case.origins
+    if origins.everything.secret is None and not any(_adds_secrets(step) for step in case.program.steps):
         return
-    for steps in (case.program.runbook.steps, case.program.runbook.finally_):
-        yield from _steps(case.program, steps, secrets, frozenset())
+    for step, items in calls(case.program, origins):
+        if isinstance(step, ToolStep):
+            yield from _call(case.program, step, origins, items)
 
 
 def _adds_secrets(step: Step) -> bool:
     return step.contract is not None and any(block.secret for block in step.contract.inputs.values())
 
 
-def _steps(program: Program, steps: tuple[Step, ...], secrets: "_Secrets", items: frozenset[str]) -> Iterator[Finding]:
-    for step in steps:
-        inside = items
-        if step.for_each is not None and secrets.in_value(step.for_each.over, items):
-            inside |= {step.for_each.as_}  # the items of a secret list are secret
-        if isinstance(step, ToolStep):
-            yield from _call(program, step, secrets, inside)
-        for inner in inner_lists(step):
-            yield from _steps(program, inner.steps, secrets, inside)
-
-
-def _call(program: Program, step: ToolStep, secrets: "_Secrets", items: frozenset[str]) -> Iterator[Finding]:
+def _call(program: Program, step: ToolStep, origins: Origins, items: Mapping[str, Origin]) -> Iterator[Finding]:
     action, contract = program.action_of(step), program.contract_of(step)
     if action is None or contract is None:
         return
-    tool = program.tool_of(step)
-    is_runner = tool is not None and tool.meta.transport == RUNNER
+    is_runner = _is_runner(program, step)
     exposed = set(step.inputs) if is_runner else exposed_inputs(action[1], contract.inputs)
     finding = plan_finding if is_runner else command_line_finding
     for name, value in step.inputs.items():
-        if name in exposed and (secret := secrets.in_value(value, items)):
+        if name in exposed and (secret := origins.of(value, items).secret):
             yield finding(secret, step.at("inputs", name))
     for source, path in step.spread:
-        spread = program.runbook.meta.constants.get(source)
-        if isinstance(spread, Mapping):
-            leaked = [secrets.in_value(spread[key], items) for key in sorted(exposed & spread.keys())]
-        else:
-            leaked = [source if source in secrets.names else None]
-        for secret in filter(None, leaked):
+        leaked = (origins.spread(source, name, items).secret for name in sorted(exposed))
+        if secret := next(filter(None, leaked), None):
             yield finding(secret, path)
     for name, block in (step.contract.inputs if step.contract is not None else {}).items():
         if block.secret and (name in exposed or is_runner):
             yield finding(name, block.path)
+
+
+def _is_runner(program: Program, step: ToolStep | ExtensionStep) -> bool:
+    tool = program.tool_of(step) if isinstance(step, ToolStep) else None
+    return tool is not None and tool.meta.transport == RUNNER
+
+
+def plain_secrets(case: Case) -> Iterator[Finding]:
+    """D58: a secret input of a tool gets a secret; anything else is recorded and shown before the tool gets it."""
+    for name, block in case.program.runbook.meta.inputs.items():
+        if block.secret:
+            yield from _plain(
+                f"the default of the secret input `{name}`", _default(block.parameter()), block.at("default")
+            )
+    for step, items in calls(case.program, case.origins):
+        contract = case.program.contract_of(step)
+        # A runner takes no secret as an input (D83).
+        if contract is not None and not _is_runner(case.program, step):
+            yield from _passed(step, contract, case.origins, items)
+
+
+def _passed(
+    step: ToolStep | ExtensionStep, contract: Contract, origins: Origins, items: Mapping[str, Origin]
+) -> Iterator[Finding]:
+    callee = f"`{step.tool}`" if isinstance(step, ToolStep) else f"`{step.extension}`"
+    for name, parameter in contract.inputs.items():
+        if not parameter.secret:
+            continue
+        what = f"the secret input `{name}` of {callee}"
+        if step.inputs.get(name) is not None:
+            yield from _plain(what, origins.of(step.inputs[name], items), step.at("inputs", name))
+        elif step.spread:
+            for source, path in step.spread:
+                yield from _plain(what, origins.spread(source, name, items), path)
+        else:
+            yield from _plain(f"the default of {what}", _default(parameter), step.path)
+
+
+def _default(parameter: Parameter) -> Origin:
+    return Origin(literal=parameter.default not in (None, ""))
+
+
+def _plain(what: str, origin: Origin, path: Path) -> Iterator[Finding]:
+    """D58: report a value that is not secret; beside a secret it may be meant to be known, so it is no error."""
+    name = origin.input or origin.part
+    if origin.withheld is not None:
+        message = f"{what} gets `{PLACEHOLDER}`: the output `{origin.withheld}` is secret, so later steps do not see it"
+        yield warning("D58", path, message, _ONE_TOOL)
+    elif name is not None:
+        hint = f"mark the input `{name}` as `secret: true`"
+        if origin.input is None:
+            hint = "a secret is passed whole: make it an input of its own, with `secret: true`"
+        report = error if origin.secret is None else warning
+        message = f"{what} gets the input `{name}` of the runbook, which is not secret, so gert records it"
+        yield report("D58", path, message, hint)
+    elif origin.output is not None:
+        message = f"{what} gets the output `{origin.output}`, which is not secret, so gert records it"
+        yield warning("D58", path, message, _ONE_TOOL)
+    elif origin.literal and origin.secret is None:
+        hint = "make it an input of the runbook with `secret: true`, and pass it with `--input NAME=@FILE`"
+        yield warning("D58", path, f"{what} is written in a file that gert records", hint)
+
+
+_ONE_TOOL = "let the tool that needs the secret get it itself, or make it an input of the runbook with `secret: true`"
 
 
 def exposed_inputs(action: ActionBlock, inputs: Mapping[str, Any]) -> set[str]:
@@ -80,47 +132,3 @@ def command_line_finding(name: str, path: Path) -> Finding:
     """D54: report a secret on a command line."""
     message = f"the secret `{name}` is on a command line, where others can read it"
     return warning("D54", path, message, "pass it through `env` or `stdin` of the action")
-
-
-class _Secrets:
-    """Every name with a secret value: inputs, outputs, and constants made from them."""
-
-    def __init__(self, program: Program) -> None:
-        meta = program.runbook.meta
-        self.names = {name for name, block in meta.inputs.items() if block.secret}
-        self.records: dict[str, set[str]] = {}
-        for step in program.steps:
-            contract = program.contract_of(step)
-            outputs = (
-                {name for name, each in contract.outputs.items() if each.secret} if contract is not None else set()
-            )
-            if outputs:
-                self.names |= outputs
-                self.records[step.id or ""] = outputs
-        for name, value in meta.constants.items():
-            if self.in_value(value, frozenset()):
-                self.names.add(name)
-
-    def in_value(self, value: Any, items: frozenset[str]) -> str | None:
-        """Return the name of a secret that a value contains, if any."""
-        if not self.names and not items:
-            return None
-        for _, template in templates_in(value):
-            found = self._in_template(template, items)
-            if found is not None:
-                return found
-        return None
-
-    def _in_template(self, template: Template, items: frozenset[str]) -> str | None:
-        for reference in template.references:
-            path = reference.path[1:] if reference.path[:1] == ("step",) else reference.path
-            if not path or not isinstance(path[0], str):
-                return min(self.names | items)  # everything there is
-            head = path[0]
-            if head in self.names or head in items:
-                return head
-            if head in self.records and (
-                len(path) == 1 or path[1] in self.records[head] or not isinstance(path[1], str)
-            ):
-                return f"{head}.{min(self.records[head])}"
-        return None

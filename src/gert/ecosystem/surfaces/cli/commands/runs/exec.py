@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from gert.ecosystem.host.config.ledger_location import ledger_arguments
-from gert.ecosystem.host.config.variables import given_values
+from gert.ecosystem.host.config.variables import given_values, notes_on_given
 from gert.ecosystem.host.run.driver.driver import MAX_PARALLEL
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.observer import Observer
@@ -17,7 +17,7 @@ from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
 from gert.ecosystem.surfaces.cli.options import seconds_of
-from gert.ecosystem.surfaces.cli.render.output import print_json, print_line
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_warning
 from gert.ecosystem.surfaces.cli.render.runs.result import show
 from gert.ecosystem.surfaces.cli.render.runs.step_results import StepResults
 from gert.ecosystem.surfaces.cli.render.views.dry_run_view import DryRunView
@@ -151,7 +151,7 @@ def _execute(
         rehearsal = DryRunView(writer(stream), options.probe_effects)
         observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
         begin = rehearsal.begin
-    return drive(execute(options, observers=observers, on_start=_starting(begin)), observers)
+    return drive(execute(options, observers=observers, on_start=_starting(options, begin)), observers)
 
 
 class Begin(Protocol):
@@ -182,8 +182,10 @@ def drive(run: Coroutine[Any, Any, R], observers: Iterable[Observer]) -> R:
             observer.close()
 
 
-def _starting(begin: Callable[[Program, list[str]], None] | None) -> Callable[[Setup], None]:
+def _starting(options: RunOptions, begin: Callable[[Program, list[str]], None] | None) -> Callable[[Setup], None]:
     def start(setup: Setup) -> None:
+        for each in notes_on_given(setup.secret_inputs, options.given):
+            print_warning(each)
         if begin is not None:
             begin(setup.program, secret_names(setup.program))
 

@@ -5,10 +5,12 @@ from typing import Any, cast, get_args
 
 import click
 
+from gert.ecosystem.host.config.variables import notes_on_given
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.surfaces.cli.commands.runs.exec import Begin
 from gert.ecosystem.surfaces.cli.commands.runs.resume_command import redrive_command
 from gert.ecosystem.surfaces.cli.options import named_run
+from gert.ecosystem.surfaces.cli.render.output import print_warning
 from gert.errors import UsageError
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.names import suggestion
@@ -61,6 +63,8 @@ def command(
     otherwise pass the result with --reconcile; STEP is its id, `id[key]` for one item, or its path. While
     a tool of the run still runs on this machine, gert calls nothing. Two processes never drive the same run.
     """
+    for each in notes_on_given(shared["given"].keys(), shared["given"]):  # only secrets are given again
+        print_warning(each)
     choices = dict(_choice(text) for text in reconcile)
     options = ResumeOptions(
         run_id=run_id,

@@ -10,7 +10,7 @@ import msgspec
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor, drive
 from gert.ecosystem.surfaces.cli.live.view import make_view
-from gert.ecosystem.surfaces.cli.render.output import print_json
+from gert.ecosystem.surfaces.cli.render.output import print_json, print_warning
 from gert.errors import Exit, UsageError
 from gert.kernel.foundation.text import printable
 
@@ -125,7 +125,7 @@ def try_(
     # The terminal's prompt says what is asked for; a run that waits has to say whom to ask.
     view = make_view(stream=sys.stderr, verbose=False, quiet=False) if waits and sys.stderr is not None else None
     observers = [view] if view is not None else []
-    tried = drive(try_action(options, os.environ, observers=observers), observers)
+    tried = drive(try_action(options, os.environ, observers, print_warning), observers)
     if as_json:
         print_json({**msgspec.to_builtins(tried, enc_hook=str), "contract_holds": tried.holds})
     else:

@@ -102,7 +102,8 @@ def _waiting(executed: Executed) -> Iterator[str]:
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
     record = f" --record {shlex.quote(executed.record)}" if executed.record is not None else ""
-    yield f"resume with: gert resume {printable(executed.run_id)}{printable(where)}{printable(record)}"
+    options = printable(f"{where}{executed.input_words}{record}")
+    yield f"resume with: gert resume {printable(executed.run_id)}{options}"
 
 
 def _outcome(outcome: Outcome) -> str:

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from gert.ecosystem.host.approvals.ticket_document import request_document
+from gert.ecosystem.host.config.variables import again_words
 from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts
 from gert.ecosystem.host.runs.listed_run import ListedRun
@@ -35,6 +36,7 @@ from gert.ecosystem.surfaces.cli.render.text import (
     took_text,
     value_text,
 )
+from gert.kernel.events.runbook import RunStart
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.text import one_line, path_text, printable
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
@@ -221,11 +223,19 @@ def commands(entry: ListedRun) -> Iterator[str]:
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
     elif entry.status != "completed" and entry.started_with is not None and not entry.is_trial:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
-        yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}"
+        yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}{_secrets(entry)}"
 
 
 def _resume(entry: ListedRun) -> str:
-    return f"gert resume {entry.run_id}{_reconciled(entry)}{entry.place.words}"
+    return f"gert resume {entry.run_id}{_reconciled(entry)}{entry.place.words}{_secrets(entry)}"
+
+
+def _secrets(entry: ListedRun) -> str:
+    """The --input options for secrets that were given: gert has not recorded them."""
+    started = entry.start.payload if entry.start is not None else None
+    if not isinstance(started, RunStart) or entry.started_with is None:
+        return ""
+    return printable(again_words(entry.started_with.secret_inputs, started.input_sources))
 
 
 def _reconciled(entry: ListedRun) -> str:
