@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
-from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
+from gert.ecosystem.host.runs.details import MOST_SUMMARIES, artifact_facts, status_facts, summary_facts
 from gert.ecosystem.host.runs.export_spans import send_spans, spans_as_json
 from gert.ecosystem.host.runs.logs import failed_output
 from gert.ecosystem.host.runs.verify_ledger import Demands, Verified, check_ledger
@@ -16,7 +16,7 @@ from gert.ecosystem.host.shapes.reports import VerifiedRun
 from gert.ecosystem.surfaces.cli.commands.runs.trace import write_out
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_lines
-from gert.ecosystem.surfaces.cli.render.runs.run_text import COLOURS, last_output, output_command
+from gert.ecosystem.surfaces.cli.render.runs.run_text import about_status, commands
 from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.errors import UsageError
@@ -26,31 +26,15 @@ from gert.kernel.foundation.text import printable
 @click.command(name="status", epilog="Example: gert run status 20260228-1430")
 @run_argument
 def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
-    """Show the status of a run, and what it waits for."""
+    """Show the status of a run: its outcome or failure, what it waits for, and what to do next."""
     with open_runs(*ledger) as runs:
-        entry = runs.entry(runs.find(run_id))
+        entry = runs.whole_entry(runs.find(run_id))
         printed = {} if as_json else failed_output(runs.reader, entry.head)
     facts = status_facts(entry)
     if as_json:
-        print_json(facts)
-        return 0
-    print_line(
-        f"run {clip(facts['run_id'], 2 * LONGEST_NAME)}: {click.style(facts['status'], fg=COLOURS[facts['status']])}"
-    )
-    rows = {
-        "tenant": facts["tenant_id"],
-        "events": f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}",
-        "paused for": ", ".join(agent_facts(entry).get("pauses", ())) or None,
-        "waits for": facts["blocked_on"],
-        "failed at": facts["failed_step"],
-        "because": facts["failure_reason"],
-    }
-    for title, value in rows.items():
-        if value is not None:
-            print_line(f"  {title}:".ljust(14) + clip(str(value)))
-    print_lines(last_output(entry, printed))
-    if (command := output_command(entry)) is not None:
-        print_line("  output:".ljust(14) + clip(command))
+        print_json({**facts, "next": list(commands(entry))})
+    else:
+        print_lines(about_status(entry, facts, printed))
     return 0
 
 
