@@ -367,3 +367,25 @@ def in_shell(project: Project, shell: str, command: str, before: str = ":") -> s
         check=False,
     )
     return done.stdout.strip()
+
+
+class TestVerifyingEveryRun:
+    """What could not be checked is said once for all runs, and with -v for each."""
+
+    def test_each_reason_is_said_once_with_the_number_of_runs(self, project: Project) -> None:
+        project.runbook(note("one"))
+        for _ in range(3):
+            project.exec().ended(0)
+        ran = project.gert("run", "verify-ledger").ended(0)
+        assert ran.out.count(": valid\n") == 3
+        assert ran.err.splitlines() == [
+            "  seal not checked for 3 runs: the head of the run is not sealed",
+            "  trace_signature, trace_body not checked for 3 runs: the trace is not signed",
+        ]
+        one = project.gert("run", "verify-ledger", "last").ended(0).err.splitlines()
+        assert one == [
+            "  seal not checked: the head of the run is not sealed",
+            "  trace_signature, trace_body not checked: the trace is not signed",
+        ]
+        each = project.gert("run", "verify-ledger", "-v").ended(0).err.splitlines()
+        assert each.count("  trace_body not checked: the trace is not signed") == 3

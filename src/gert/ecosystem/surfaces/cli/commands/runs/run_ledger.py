@@ -1,6 +1,8 @@
 """`gert run status|verify|summaries|artifacts|export`: read and verify the record of a run."""
 
 import os
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 
@@ -20,6 +22,7 @@ from gert.ecosystem.surfaces.cli.render.runs.run_text import about_status, comma
 from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.errors import UsageError
+from gert.kernel.events.trace_seal import Check
 from gert.kernel.foundation.text import printable
 
 
@@ -42,6 +45,7 @@ def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
 @click.option("--key-id", metavar="ID", help="Require a seal by this key.")
 @click.option("--require-signature", is_flag=True, help="Require a seal, by any key that is set.")
 @click.option("--witness", metavar="FILE|URL", help="Witness to compare with (default: that of the settings).")
+@click.option("--verbose", "-v", is_flag=True, help="Say for each run what was not checked.")
 @partial(named_run, is_required=False)
 @ledger_options
 def verify(
@@ -49,6 +53,7 @@ def verify(
     key_id: str | None,
     require_signature: bool,
     witness: str | None,
+    verbose: bool,
     ledger: LedgerChoice,
     as_json: bool,
 ) -> int:
@@ -66,7 +71,9 @@ def verify(
         print_json(documents[0] if run_id is not None else {"runs": documents, "elsewhere": dict(elsewhere)})
     else:
         for each in found:
-            _say_verified(each, named=run_id is None)
+            _say_verified(each, named=run_id is None, verbose=verbose)
+        if not verbose:
+            _say_unproven(found, counted=run_id is None)
         if not found:
             print_line("there are no runs")
         for other, count in elsewhere.items():
@@ -76,14 +83,31 @@ def verify(
     return 0 if all(each.holds for each in found) else 1
 
 
-def _say_verified(found: Verified, *, named: bool) -> None:
+def _say_verified(found: Verified, *, named: bool, verbose: bool) -> None:
     name = f"{found.run_id}: " if named else ""
     print_line(name + (click.style("valid", fg=GOOD) if found.holds else click.style("invalid", fg=BAD)))
     for check in found.failures:
         print_error(f"{name}{check.reason}")
-    unproven = [check for check in found.checks if check.passed is None]
+    unproven = _unproven(found) if verbose else ()
     for note in (*(f"{check.name} not checked: {check.reason}" for check in unproven), *found.adopted):
         click.echo(f"  {printable(note)}", err=True)
+
+
+def _say_unproven(found: Iterable[Verified], *, counted: bool) -> None:
+    """Say once for each reason which checks could not be made, and of how many runs."""
+    names: dict[str, dict[str, None]] = {}
+    runs: Counter[str] = Counter()
+    for each in found:
+        runs.update({check.reason for check in _unproven(each)})
+        for check in _unproven(each):
+            names.setdefault(check.reason, {})[check.name] = None
+    for reason, checks in names.items():
+        of = f" for {plural(runs[reason], 'run')}" if counted else ""
+        click.echo(f"  {', '.join(checks)} not checked{of}: {printable(reason)}", err=True)
+
+
+def _unproven(found: Verified) -> list[Check]:
+    return [check for check in found.checks if check.passed is None]
 
 
 @click.command(name="summaries", epilog="Example: gert run summaries triage-1 --type task_progress --db agents.db")
