@@ -125,9 +125,9 @@ def test_the_status_of_a_run_that_was_cut_off_names_the_open_call_and_the_next_s
     assert "  in doubt:    pay (once:go): gert stopped before recording a result" in said
     assert resume in said
     assert said[said.index("  in doubt:") :] == shown[shown.index("  in doubt:") :].partition("\n\nsteps")[0] + "\n"
-    shown, said = (project.gert("run", each, "last", "--json").ended(0).said for each in ("show", "status"))
-    assert (said["in_doubt"], said["next"]) == (shown["in_doubt"], shown["next"])
-    assert [each["path"] for each in said["in_doubt"]] == ["pay"]
+    whole, brief = (project.gert("run", each, "last", "--json").ended(0).said for each in ("show", "status"))
+    assert (brief["in_doubt"], brief["next"]) == (whole["in_doubt"], whole["next"])
+    assert [each["path"] for each in brief["in_doubt"]] == ["pay"]
 
 
 TALKS = (
