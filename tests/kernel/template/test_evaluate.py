@@ -1,5 +1,6 @@
 """Values, conditions, text and budgets."""
 
+import sys
 from collections import ChainMap, UserDict
 from collections.abc import Callable
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from tests.kernel.template.unparser import unparse
 from tests.quickly import quickly
 
 from gert.errors import TemplateError, TemplateEvalError
+from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.template import (
     MISSING,
     Budget,
@@ -266,6 +268,8 @@ def test_errors_say_where(source: str, message: str, offset: int) -> None:
         pytest.param("{{ range 19999 }}{{ $x := fromJson $.digits }}{{ end }}", id="reading JSON again and again"),
         pytest.param("{{ range 19999 }}{{ $x := eq $.map $.map2 }}{{ end }}", id="maps that differ in one key"),
         pytest.param("{{ range 19999 }}{{ $x := index $.map $.long_number }}{{ end }}", id="printing long numbers"),
+        pytest.param("{{ range 19999 }}{{ $x := uniq $.many }}{{ end }}", id="looking for equal items again and again"),
+        pytest.param("{{ uniq .bomb }}", id="looking for equal values that unfold"),
         pytest.param("{{ .bomb }}", id="a value that unfolds"),
         pytest.param("{{ eq .bomb .bomb2 }}", id="comparing values that unfold"),
     ],
@@ -312,6 +316,17 @@ def test_a_budget_is_kept(budget: Budget, source: str) -> None:
     assert render(parse(source), data) is not None
     with pytest.raises(TemplateEvalError):
         render(parse(source), data, budget)
+
+
+def test_items_whose_hashes_are_equal_are_told_apart_quickly() -> None:
+    numbers = [n * sys.hash_info.modulus for n in range(20_000)]
+    with quickly():
+        assert evaluate(parse("{{ uniq .numbers }}"), {"numbers": numbers + numbers}) == numbers
+
+
+def test_a_secret_in_a_list_is_not_compared() -> None:
+    with pytest.raises(TemplateEvalError, match="a secret cannot be compared"):
+        evaluate(parse("{{ uniq .xs }}"), {"xs": [["a"], [secret_ref("token")]]})
 
 
 def test_a_deep_tree_evaluates_without_recursion_errors() -> None:

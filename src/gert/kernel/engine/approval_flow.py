@@ -22,6 +22,7 @@ from gert.kernel.engine.requests import (
     Subject,
     SubmitApproval,
     TicketAnswer,
+    ToolAnswer,
 )
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.step_inputs import masked_inputs
@@ -94,15 +95,25 @@ def _preview_output(
     )
     if answer.assumed is not None:
         return None, answer.failure.message if answer.failure is not None else None
-    text = answer.stdout
-    if answer.failure is not None:
-        # What it printed counts, too: `diff` exits with 1 where files differ.
-        is_shown = answer.failure.kind == "exit_code" and answer.stdout.strip()
-        text = f"{answer.stdout.rstrip()}\n" if is_shown else ""
-        text += f"the preview failed: {answer.failure.message}"
+    text = _preview_text(answer)
     if len(text) > _MAX_PREVIEW:
         text = text[:_MAX_PREVIEW] + f"\n… ({len(text) - _MAX_PREVIEW} more characters)"
     return text, None
+
+
+def _preview_text(answer: ToolAnswer) -> str:
+    """What a preview printed, and why it failed if it did; `diff` exits with 1 where files differ, and has not."""
+    failure = answer.failure
+    if failure is None:
+        return answer.stdout
+    if failure.kind != "exit_code" or not answer.stdout.strip():
+        return f"the preview failed: {failure.message}"
+    if answer.stderr.strip():
+        return f"{answer.stdout.rstrip()}\nthe preview failed: {failure.message}"
+    if answer.exit_code == 1:
+        return answer.stdout
+    # The reason in the message would be a line of the preview itself.
+    return f"{answer.stdout.rstrip()}\nthe preview exited with {answer.exit_code}"
 
 
 def approve(

@@ -83,9 +83,10 @@ def _exceeded_limit(settings: StepSettings, step: Step, frame: Frame) -> str | N
     limits = settings.decision.limits
     if limits.max_targets is not None:
         # The items of loops are known beforehand; `repeat` and `next` add executions as they run.
-        targets = max(frame.lane.targets, frame.state.executions[id(step)])
-        if targets > limits.max_targets:
-            return f"expected at most {limits.max_targets} targets, found {targets}"
+        items, executed = frame.lane.targets, frame.state.executions[id(step)]
+        if max(items, executed) > limits.max_targets:
+            loops = " items of the loops around it, also those that `when` may skip" if items >= executed else ""
+            return f"expected at most {limits.max_targets} targets, found {max(items, executed)}{loops}"
     if limits.max_per_hour is not None:
         executed = frame.run.executions_of(settings.target, frame.state)
         return _hourly_excess(limits.max_per_hour, settings.target, frame.run.setup.recent, executed)

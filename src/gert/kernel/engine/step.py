@@ -81,7 +81,8 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
     try:
         result = yield from _run_block(step, frame, lambda inside: run_loop(step, block, inside, run_item))
     except DuplicateKey as duplicate:
-        result = _set_no_results(step, frame, failed("duplicate_key", f"two items have the key `{duplicate}`"))
+        message = f"two items have the key `{duplicate}`; `uniq` leaves out equal items"
+        result = _set_no_results(step, frame, failed("duplicate_key", message))
     except GertError as error:
         result = _set_no_results(step, frame, failed("evaluation", error_line(error)))
     result = final_result(step, result, frame)

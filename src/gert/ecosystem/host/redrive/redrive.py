@@ -230,9 +230,12 @@ class RedriveJournal(Journal):
         """Take the next recorded line as it is."""
         line = self._recorded.popleft()
         event = decode(line)
-        self._add(line, event.payload, event.path, event.timestamp)
+        payload = event.payload
+        self._add(line, payload, event.path, event.timestamp)
         self._projection.clear()
         self._stored = self._head
+        for observer in self._observers:
+            observer.repeated(event, payload)
 
     def _skip_host_events(self) -> None:
         """Go to the next recorded event that the engine emits."""

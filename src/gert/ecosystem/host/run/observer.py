@@ -12,6 +12,9 @@ class Observer(Protocol):
     def said(self, event: Envelope, payload: Payload) -> None:
         """An event is durable; events come in the order of the trace."""
 
+    def repeated(self, event: Envelope, payload: Payload) -> None:
+        """An event of a run that is resumed was on record before; a retried resume repeats them."""
+
     def printed(self, path: str, stream: str, text: str) -> None:
         """A running tool printed something: redacted, in pieces of any size, and otherwise as it came."""
 
@@ -27,6 +30,9 @@ class Observer(Protocol):
 
 class SilentObserver(Observer):
     """An observer that only takes events: it shows nothing."""
+
+    def repeated(self, event: Envelope, payload: Payload) -> None:
+        """What happened before is not of interest."""
 
     def printed(self, path: str, stream: str, text: str) -> None:
         """Output is read from the record."""

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from gert.ecosystem.host.runs.ledger_reader import LedgerReader
 from gert.ecosystem.host.runs.listed_run import ListedRun
+from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.host.shapes.reports import SummaryRow
-from gert.ecosystem.host.shapes.runs import RunStatus
+from gert.ecosystem.host.shapes.runs import InDoubtCall, OutcomeDocument, StatusFacts
 from gert.errors import TraceError
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
@@ -17,7 +18,7 @@ from gert.kernel.foundation.lenient_json import json_or
 MOST_SUMMARIES: Final = 20
 
 
-def status_facts(entry: ListedRun) -> RunStatus:
+def status_facts(entry: ListedRun) -> StatusFacts:
     """The status of a run, in the same form for every kind of run."""
     return {
         "run_id": entry.run_id,
@@ -27,10 +28,29 @@ def status_facts(entry: ListedRun) -> RunStatus:
         "last_event_seq": entry.events,
         "last_event_type": entry.last_type,
         "updated_at": _iso(entry.last),
+        "outcome": outcome_facts(entry),
         "blocked_on": _blocked_on(entry),
         "failure_reason": _failure_reason(entry),
         "failed_step": entry.head.runbook.failed_step if entry.head.runbook is not None else None,
+        "in_doubt": in_doubt_facts(entry),
     }
+
+
+def outcome_facts(entry: ListedRun) -> OutcomeDocument | None:
+    """The outcome of a run, with its `meta` where its last event was read."""
+    found = run_row(entry)["outcome"]
+    said = entry.end.data.get("outcome") if entry.end is not None and found is not None else None
+    if found is not None and isinstance(said, dict) and isinstance(said.get("meta"), dict) and said["meta"]:
+        found["meta"] = said["meta"]
+    return found
+
+
+def in_doubt_facts(entry: ListedRun) -> list[InDoubtCall]:
+    """The calls of a run that have no result, while no process drives it."""
+    return [
+        {"path": each.path, "step_id": each.step_id, "target": each.target, "idempotent": each.idempotent}
+        for each in entry.in_doubt
+    ]
 
 
 def agent_facts(entry: ListedRun) -> dict[str, Any]:

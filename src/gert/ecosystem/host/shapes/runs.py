@@ -282,8 +282,17 @@ class Sent(TypedDict):
     sent: bool
 
 
-class RunStatus(TypedDict):
-    """The status of a run, in the same form for every kind of run."""
+class InDoubtCall(TypedDict):
+    """A call that was announced and has no result: it may have happened."""
+
+    path: str
+    step_id: str
+    target: str
+    idempotent: bool
+
+
+class StatusFacts(TypedDict):
+    """What a ledger says of the status of a run, in the same form for every kind of run."""
 
     run_id: str
     kind: str
@@ -292,18 +301,21 @@ class RunStatus(TypedDict):
     last_event_seq: int
     last_event_type: str | None
     updated_at: str | None
+    outcome: OutcomeDocument | None
     blocked_on: str | None
     failure_reason: str | None
     failed_step: str | None
+    in_doubt: list[InDoubtCall]
 
 
-class InDoubtCall(TypedDict):
-    """A call that was announced and has no result: it may have happened."""
+class RunStatus(StatusFacts):
+    """The status of a run, in the same form for every kind of run.
 
-    path: str
-    step_id: str
-    target: str
-    idempotent: bool
+    in_doubt: calls that have no result
+    next: commands for what to do next
+    """
+
+    next: list[str]
 
 
 class RunEnd(TypedDict):

@@ -5,17 +5,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
 from gert.errors import InputError, UsageError
+from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.names import did_you_mean
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.runs.listing import Runs
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+WAITING: Final = "waiting"
+"""What `--fail-on` calls a run that waits for approval; no outcome category has this name."""
 
 _STATE = click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
 _DB = click.option("--db", metavar="FILE", help="Read runs from this SQLite ledger.")
@@ -94,6 +99,28 @@ def seconds_of(option: str, text: str) -> float:
         return parse_duration(text).total_seconds()
     except InputError as problem:
         raise UsageError(f"`{option}`: {problem.message}", hint=problem.hint) from None
+
+
+fail_on_option = click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="CATEGORIES",
+    help=f"Exit with 3 after an outcome in these categories, separated by commas; `{WAITING}`: if the run waits.",
+)
+
+
+def categories_of(given: tuple[str, ...], *others: str) -> frozenset[str]:
+    """The outcome categories that options name, separated by commas; `others` are allowed as well."""
+    named = [each.strip() for words in given for each in words.split(",")]
+    known = (*OUTCOME_CATEGORIES, *others)
+    for each in named:
+        if each not in known:
+            guess = did_you_mean(each, known)
+            listed = f"one of {', '.join(known)}"
+            raise UsageError(
+                f"`{each}` is not an outcome category", hint=f"did you mean `{guess}`? {listed}" if guess else listed
+            )
+    return frozenset(named)
 
 
 def parse_since(text: str, now: datetime) -> datetime:

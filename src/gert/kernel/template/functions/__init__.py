@@ -73,6 +73,7 @@ FUNCTIONS: Mapping[str, Function] = {
     # Lists and maps.
     "first": Function(lists.first, 1, 1, gives="element", whole=True),
     "last": Function(lists.last, 1, 1, gives="element", whole=True),
+    "uniq": Function(lists.uniq, 1, 1, gives="part"),
     "keys": Function(lists.keys, 1, 1),
     "values": Function(lists.values, 1, 1, gives="part", whole=True),
     "pluck": Function(lists.pluck, 2, 2, whole=True),

@@ -1,6 +1,6 @@
 """Functions on lists and maps."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from gert.kernel.foundation.globs import split_path
@@ -8,7 +8,7 @@ from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.compare import equal, same_kind
 from gert.kernel.template.printer import sorted_items, written
-from gert.kernel.template.values import MISSING, field, is_list, is_map, is_nothing, kind, list_of, number_in
+from gert.kernel.template.values import MISSING, field, is_list, is_map, is_nothing, is_number, kind, list_of, number_in
 
 
 def length(meter: Meter, value: Any) -> int:
@@ -91,6 +91,35 @@ def last(meter: Meter, value: Any) -> Any:
     return items[-1] if items else MISSING
 
 
+def uniq(meter: Meter, value: Any) -> list[Any]:
+    """`uniq`: the items of a list without those that equal an earlier one; a number does not equal its text."""
+    items = list_of(value, meter, "uniq")
+    found: dict[Hashable, Any] = {}
+    for item in items:
+        found.setdefault(_identity(item, meter, meter.max_depth), item)
+    return list(found.values())
+
+
+def _identity(value: Any, meter: Meter, depth: int) -> Hashable:
+    """What two values have in common if, and only if, they are the same JSON value."""
+    meter.step()
+    if depth <= 0:
+        raise meter.fault("the value is nested too deeply")
+    if is_map(value):
+        return "a map", frozenset((key, _identity(of, meter, depth - 1)) for key, of in value.items())
+    if is_list(value):
+        return "a list", tuple(_identity(item, meter, depth - 1) for item in value)
+    if isinstance(value, str):
+        _require_no_secret(value, meter)
+        meter.read(len(value))
+    elif is_number(value):
+        # As text, because numbers can be chosen so that their hashes are equal: comparing them all would take too long.
+        text = hex(int(value)) if isinstance(value, int) or value.is_integer() else str(value)
+        meter.read(len(text))
+        return "a number", text
+    return kind(value), None if is_nothing(value) else value
+
+
 def keys(meter: Meter, value: Any) -> list[str]:
     """`keys`: a map's keys, sorted; those of a keyed result in the order of its items."""
     return [key for key, _ in _entries(meter, value, "keys")]
@@ -137,9 +166,13 @@ def _items_with_value(meter: Meter, path: Any, value: Any, name: str) -> Iterato
 
 def _is(found: Any, wanted: Any, meter: Meter) -> bool:
     """Whether two values are equal as `eq` has it; values that cannot be compared are not."""
-    if type(found) is str and is_marked(found):
-        raise meter.fault("a secret cannot be compared", hint="a secret can only be passed whole")
+    _require_no_secret(found, meter)
     return same_kind(wanted, found) and equal(found, wanted, meter)
+
+
+def _require_no_secret(value: Any, meter: Meter) -> None:
+    if type(value) is str and is_marked(value):
+        raise meter.fault("a secret cannot be compared", hint="a secret can only be passed whole")
 
 
 def _entries(meter: Meter, value: Any, name: str) -> list[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import click
 import jsonschema_rs
 import pytest
-from tests.ecosystem.surfaces.cli.workbench import GERT, Project, environment, note
+from tests.ecosystem.surfaces.cli.terminal import Terminal
+from tests.ecosystem.surfaces.cli.workbench import GERT, NOTE, Project, environment, note
 
 from gert.ecosystem.surfaces.cli.main import COMMANDS, group
 from gert.ecosystem.surfaces.cli.results import result_schema
@@ -45,6 +47,108 @@ def test_the_result_of_a_run_has_its_steps_and_outputs(project: Project) -> None
     assert said["steps"][0]["exit_code"] == 0
     assert said["steps"][0]["title"] == "Say hello"
     assert said["outputs"] == {"greet": {"said": "hello"}}
+
+
+class TestTheResultOfAResume:
+    """It is of the whole run, not of what happened since."""
+
+    def asking(self, project: Project) -> None:
+        project.note_tool("asks", contract={"writes": ["disk"]})
+        steps = [note("one"), note("two", tool="asks"), note("three")]
+        project.runbook(*steps, tools=["note", "asks"], governance=ASKS)
+
+    def test_has_the_steps_and_outputs_of_the_whole_run(self, project: Project) -> None:
+        self.asking(project)
+        waits = project.exec("--json", "--detach").ended(0).said
+        assert list(waits["outputs"]) == ["one"]
+        project.gert("approve", "last", "--as", "lou").ended(0)
+        said = project.gert("resume", "last", "--json").ended(0).said
+        SCHEMA.validate(said)
+        assert [step["path"] for step in said["steps"]][:3] == ["one", "two", "three"]
+        assert list(said["outputs"]) == ["one", "two", "three"]
+        shown = project.gert("run", "show", "last", "--json").ended(0).said
+        assert said["steps"] == shown["steps"]
+
+    def test_has_them_while_the_run_still_waits(self, project: Project) -> None:
+        self.asking(project)
+        waits = project.exec("--json", "--detach").ended(0).said
+        again = project.gert("resume", "last", "--json", "--detach").ended(0).said
+        assert again["status"] == "waiting"
+        assert (again["steps"], again["outputs"]) == (waits["steps"], waits["outputs"])
+
+    def test_has_each_step_once_although_a_resume_asked_for_outputs(self, project: Project) -> None:
+        script = f"{NOTE}; kill -9 $PPID"
+        project.tool(
+            "once",
+            ["sh", "-c", script, "sh", "{{ .word }}", str(project.effects)],
+            inputs={"word": {"type": "string", "required": True}},
+            outputs={"count": {"type": "int", "required": True}},
+            extract={"count": {"from": "stdout", "pattern": "noted (.*)"}},
+            contract={"idempotent": False},
+        )
+        project.runbook(note("one"), note("two", tool="once"), tools=["note", "once"])
+        project.exec().ended(-signal.SIGKILL)
+        command = ("resume", "last", "--reconcile", "success", "--json")
+        with Terminal(project, command=command) as terminal:
+            terminal.answer("two.count: ", "4")
+            terminal.ended(0)
+            assert terminal.screen.count('"path": "one"') == 1
+
+
+class TestFailOn:
+    """`--fail-on` makes a failure of outcomes that a script must not go on after."""
+
+    def ending(self, project: Project, category: str = "escalated") -> None:
+        end = {"type": "end", "outcome": {"category": category, "code": "too_hot"}}
+        project.note_tool("asks", contract={"writes": ["disk"]})
+        project.runbook(note("one"), note("two", tool="asks"), end, tools=["note", "asks"], governance=ASKS)
+
+    @pytest.mark.parametrize("words", [[], ["--json"], ["-q"]], ids=["as text", "as JSON", "quietly"])
+    def test_an_outcome_that_it_names_fails_the_command_and_says_so(self, project: Project, words: list[str]) -> None:
+        end = {"type": "end", "outcome": {"category": "escalated", "code": "too_hot"}}
+        project.runbook(note("one"), end)
+        ran = project.exec("--fail-on", "needs_rca,escalated", *words).ended(3)
+        assert ran.err.splitlines()[-1] == "error: the outcome is `escalated: too_hot`, which `--fail-on` names"
+        if words == ["--json"]:
+            assert ran.said["status"] == "completed"
+        project.exec("--fail-on", "needs_rca", "--fail-on", "waiting", *words).ended(0)
+
+    def test_a_run_that_waits_fails_only_where_it_is_named(self, project: Project) -> None:
+        self.ending(project)
+        project.exec("--detach", "--fail-on", "escalated").ended(0)
+        ran = project.exec("--detach", "--fail-on", "escalated,waiting").ended(3)
+        assert "error: the run waits for approval, which `--fail-on` names" in ran.err
+        assert "resume with: gert resume" in ran.out
+
+    def test_a_resume_and_a_rerun_fail_on_it_as_well(self, project: Project) -> None:
+        self.ending(project)
+        project.exec("--detach").ended(0)
+        project.gert("resume", "last", "--detach", "--fail-on", "waiting").ended(3)
+        project.gert("approve", "last", "--as", "lou").ended(0)
+        project.gert("resume", "last", "--fail-on", "escalated").ended(3)
+        project.gert("rerun", "last", "--from", "two", "--detach", "--fail-on", "waiting").ended(3)
+
+    def test_a_run_that_failed_ends_as_it_does_without(self, project: Project) -> None:
+        project.tool("bad", ["sh", "-c", "exit 3"])
+        project.runbook({"id": "two", "type": "tool", "tool": "bad"}, tools=["bad"])
+        assert "--fail-on" not in project.exec("--fail-on", "escalated").ended(3).err
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            pytest.param(["excalated"], "did you mean `escalated`?", id="a misspelt category"),
+            pytest.param(["waitin"], "did you mean `waiting`?", id="a misspelt `waiting`"),
+            pytest.param(["failed"], "`failed` is not an outcome category", id="a status"),
+            pytest.param(["escalated", "--mode", "dry-run"], "of a dry-run", id="a dry run, which has no outcome"),
+            pytest.param(["escalated", "--background"], "in the background", id="a run that it does not wait for"),
+        ],
+    )
+    def test_what_cannot_be_checked_is_refused_before_anything_runs(
+        self, project: Project, words: list[str], says: str
+    ) -> None:
+        project.runbook(note("one"))
+        assert says in project.exec("--fail-on", *words).ended(2).err
+        assert project.noted() == []
 
 
 class TestOneSchema:
@@ -263,3 +367,25 @@ def in_shell(project: Project, shell: str, command: str, before: str = ":") -> s
         check=False,
     )
     return done.stdout.strip()
+
+
+class TestVerifyingEveryRun:
+    """What could not be checked is said once for all runs, and with -v for each."""
+
+    def test_each_reason_is_said_once_with_the_number_of_runs(self, project: Project) -> None:
+        project.runbook(note("one"))
+        for _ in range(3):
+            project.exec().ended(0)
+        ran = project.gert("run", "verify-ledger").ended(0)
+        assert ran.out.count(": valid\n") == 3
+        assert ran.err.splitlines() == [
+            "  seal not checked for 3 runs: the head of the run is not sealed",
+            "  trace_signature, trace_body not checked for 3 runs: the trace is not signed",
+        ]
+        one = project.gert("run", "verify-ledger", "last").ended(0).err.splitlines()
+        assert one == [
+            "  seal not checked: the head of the run is not sealed",
+            "  trace_signature, trace_body not checked: the trace is not signed",
+        ]
+        each = project.gert("run", "verify-ledger", "-v").ended(0).err.splitlines()
+        assert each.count("  trace_body not checked: the trace is not signed") == 3

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tests.ecosystem.surfaces.cli.workbench import Project, call
 
 RULES = [{"writes": ["things"], "action": "require-approval"}, {"default": "allow"}]
@@ -55,13 +56,32 @@ def test_a_preview_that_fails_is_said_and_approves_nothing(project: Project) -> 
     assert not (project.root / "changed").exists()
 
 
-def test_what_a_preview_printed_is_shown_although_it_exits_with_one(project: Project) -> None:
+def test_a_preview_that_exits_with_one_after_printing_has_not_failed(project: Project) -> None:
     (project.root / "new").write_text("port: 8080\n")
     prepared(project, ["diff", "-u", "/dev/null", str(project.root / "new")])
     project.exec("--detach").ended(0)
     [captured] = of_kind(project, "preview_captured")
-    assert "+port: 8080\n" in captured["output"]
-    assert "the preview failed: `diff` exited with 1" in captured["output"]
+    assert captured["output"].endswith("+port: 8080\n")
+    assert "the preview" not in captured["output"]
+
+
+@pytest.mark.parametrize(
+    ("script", "ends"),
+    [
+        pytest.param(
+            "echo some; echo no >&2; exit 1",
+            "some\nthe preview failed: `sh` exited with 1: no",
+            id="exits with 1 after an error",
+        ),
+        pytest.param("echo some; exit 3", "some\nthe preview exited with 3", id="exits with another code"),
+        pytest.param("exit 1", "the preview failed: `sh` exited with 1", id="exits with 1 and prints nothing"),
+    ],
+)
+def test_a_preview_says_that_it(project: Project, script: str, ends: str) -> None:
+    prepared(project, ["sh", "-c", script])
+    project.exec("--detach").ended(0)
+    [captured] = of_kind(project, "preview_captured")
+    assert captured["output"] == ends
 
 
 def test_a_dry_run_shows_it_and_changes_nothing(project: Project) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.ecosystem.surfaces.cli.terminal import Terminal
-from tests.ecosystem.surfaces.cli.workbench import ALLOW, END, Project, note
+from tests.ecosystem.surfaces.cli.workbench import ALLOW, END, NOTE, Project, note
 
 BAD = ["sh", "-c", "echo the disk is gone >&2; exit 3"]
 STEP: dict[str, Any] = {"id": "bad", "type": "tool", "tool": "bad"}
@@ -95,10 +95,39 @@ def test_the_status_of_a_failed_run_names_the_step(project: Project) -> None:
     failing(project)
     project.exec().ended(3)
     said = project.gert("run", "status", "last").ended(0).out
-    assert "failed at:  bad\n" in said
+    assert "failed at:   bad\n" in said
     assert "│" not in said  # the reason is all that the tool printed
-    assert f"output:     gert logs {project.run().id} bad\n" in said
+    assert f"output:      gert logs {project.run().id} bad\n" in said
     assert project.gert("run", "status", "last", "--json").ended(0).said["failed_step"] == "bad"
+
+
+def test_the_status_of_a_run_that_completed_has_its_outcome(project: Project) -> None:
+    outcome = {"category": "escalated", "code": "too_hot", "meta": {"degrees": 90}}
+    project.runbook(note("one"), {"type": "end", "outcome": outcome})
+    project.exec().ended(0)
+    said = project.gert("run", "status", "last").ended(0).out
+    assert "  outcome:     escalated: too_hot\n               degrees = 90\n" in said
+    assert project.gert("run", "status", "last", "--json").ended(0).said["outcome"] == outcome
+
+
+def test_the_status_of_a_run_that_was_cut_off_names_the_open_call_and_the_next_step(project: Project) -> None:
+    script = f"{NOTE}; kill -9 $PPID"
+    project.tool(
+        "once",
+        ["sh", "-c", script, "sh", "{{ .word }}", str(project.effects)],
+        inputs={"word": {"type": "string", "required": True}},
+        contract={"idempotent": False},
+    )
+    project.runbook(note("one"), note("pay", tool="once"), tools=["note", "once"])
+    project.exec().ended(-signal.SIGKILL)
+    shown, said = (project.gert("run", each, "last").ended(0).out for each in ("show", "status"))
+    resume = f"  next:        gert resume {project.run().id} --reconcile pay=CHOICE\n"
+    assert "  in doubt:    pay (once:go): gert stopped before recording a result" in said
+    assert resume in said
+    assert said[said.index("  in doubt:") :] == shown[shown.index("  in doubt:") :].partition("\n\nsteps")[0] + "\n"
+    whole, brief = (project.gert("run", each, "last", "--json").ended(0).said for each in ("show", "status"))
+    assert (brief["in_doubt"], brief["next"]) == (whole["in_doubt"], whole["next"])
+    assert [each["path"] for each in brief["in_doubt"]] == ["pay"]
 
 
 TALKS = (

@@ -28,6 +28,9 @@ class PlainView:
         """Show an event."""
         self._show(self._record.said(event, payload))
 
+    def repeated(self, event: Envelope, payload: Payload) -> None:
+        """What happened before the run was resumed was shown then."""
+
     def printed(self, path: str, stream: str, text: str) -> None:
         """Show the output of a tool, line by line."""
         self._show(self._record.printed(path, stream, text))

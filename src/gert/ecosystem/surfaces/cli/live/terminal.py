@@ -90,6 +90,9 @@ class LiveView:
             self._running.said(event, payload)
         self._keep(self._record.said(event, payload))
 
+    def repeated(self, event: Envelope, payload: Payload) -> None:
+        """What happened before the run was resumed was shown then."""
+
     def printed(self, path: str, stream: str, text: str) -> None:
         """Queue the output of a tool."""
         with self._lock:

@@ -16,7 +16,7 @@ from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
-from gert.ecosystem.surfaces.cli.options import seconds_of
+from gert.ecosystem.surfaces.cli.options import WAITING, categories_of, fail_on_option, seconds_of
 from gert.ecosystem.surfaces.cli.render.output import print_json, print_line, print_warning
 from gert.ecosystem.surfaces.cli.render.runs.result import show
 from gert.ecosystem.surfaces.cli.render.runs.step_results import StepResults
@@ -91,6 +91,7 @@ R = TypeVar("R")
 )
 @click.option("--witness", metavar="FILE|URL", help="Append sealed heads to this file or URL.")
 @click.option("--timeout", metavar="DURATION", help="Maximum duration of the run, such as 30m (default: none).")
+@fail_on_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 @click.option("--verbose", "-v", is_flag=True, help="Print the output of tools.")
@@ -106,6 +107,7 @@ def command(
     background: bool,
     steps: bool,
     timeout: str | None,
+    fail_on: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -127,13 +129,17 @@ def command(
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
         **own,
     )
+    failing = categories_of(fail_on, WAITING)
+    if failing and (background or options.mode in ("dry-run", "probe")):
+        what = "a run in the background" if background else f"a {options.mode}"
+        raise UsageError(f"`--fail-on` needs an outcome, and `gert exec` has none of {what}", hint="leave it out")
     if background:
         return start_background(msgspec.structs.replace(options, steps=steps), as_json=as_json)
     if steps:
         raise UsageError("`--step` needs `--background`", hint="at a terminal, `gert-tui --step` goes step by step")
     results = StepResults() if as_json else None
     executed = _execute(options, sys.stderr if as_json else sys.stdout, results, verbose=verbose, quiet=quiet)
-    return show(executed, as_json=as_json, quiet=quiet, results=results)
+    return show(executed, as_json=as_json, quiet=quiet, results=results, fail_on=failing)
 
 
 def _execute(

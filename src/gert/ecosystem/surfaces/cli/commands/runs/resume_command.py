@@ -8,6 +8,7 @@ import click
 
 from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.surfaces.cli.commands.runs.exec import Begin, approval_mode, checked_actor, drive_in_view
+from gert.ecosystem.surfaces.cli.options import WAITING, categories_of, fail_on_option
 from gert.ecosystem.surfaces.cli.render.runs.result import show
 from gert.ecosystem.surfaces.cli.render.runs.step_results import StepResults
 
@@ -15,6 +16,7 @@ _OPTIONS: Final = (
     click.option("--verbose", "-v", is_flag=True, help="Print the output of tools."),
     click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error."),
+    fail_on_option,
     click.option("--dsn", metavar="DSN", help="Postgres ledger of the run; env:NAME reads the DSN from a variable."),
     click.option("--db", metavar="FILE", help="SQLite ledger of the run."),
     click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
@@ -40,11 +42,13 @@ def redrive_command(prepare: Callable[..., Begin]) -> Callable[..., int]:
         actor: str | None,
         waits: bool,
         detach: bool,
+        fail_on: tuple[str, ...],
         as_json: bool,
         quiet: bool,
         verbose: bool,
         **own: Any,
     ) -> int:
+        failing = categories_of(fail_on, WAITING)
         redrive = prepare(
             given=given_values((), inputs, ()),
             actor=checked_actor(actor),
@@ -53,7 +57,7 @@ def redrive_command(prepare: Callable[..., Begin]) -> Callable[..., int]:
         )
         results = StepResults() if as_json else None
         executed = drive_in_view(redrive, results, as_json=as_json, quiet=quiet, verbose=verbose)
-        return show(executed, as_json=as_json, quiet=quiet, results=results)
+        return show(executed, as_json=as_json, quiet=quiet, results=results, fail_on=failing)
 
     for option in _OPTIONS:
         command = option(command)

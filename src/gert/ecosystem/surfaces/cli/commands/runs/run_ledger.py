@@ -1,6 +1,8 @@
 """`gert run status|verify|summaries|artifacts|export`: read and verify the record of a run."""
 
 import os
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 
@@ -8,7 +10,7 @@ import click
 import msgspec
 
 from gert.ecosystem.host.config.keys.trace_keys import key_hint, verification_keys
-from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
+from gert.ecosystem.host.runs.details import MOST_SUMMARIES, artifact_facts, status_facts, summary_facts
 from gert.ecosystem.host.runs.export_spans import send_spans, spans_as_json
 from gert.ecosystem.host.runs.logs import failed_output
 from gert.ecosystem.host.runs.verify_ledger import Demands, Verified, check_ledger
@@ -16,41 +18,26 @@ from gert.ecosystem.host.shapes.reports import VerifiedRun
 from gert.ecosystem.surfaces.cli.commands.runs.trace import write_out
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_lines
-from gert.ecosystem.surfaces.cli.render.runs.run_text import COLOURS, last_output, output_command
+from gert.ecosystem.surfaces.cli.render.runs.run_text import about_status, commands
 from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.errors import UsageError
+from gert.kernel.events.trace_seal import Check
 from gert.kernel.foundation.text import printable
 
 
 @click.command(name="status", epilog="Example: gert run status 20260228-1430")
 @run_argument
 def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
-    """Show the status of a run, and what it waits for."""
+    """Show the status of a run: its outcome or failure, what it waits for, and what to do next."""
     with open_runs(*ledger) as runs:
-        entry = runs.entry(runs.find(run_id))
+        entry = runs.whole_entry(runs.find(run_id))
         printed = {} if as_json else failed_output(runs.reader, entry.head)
     facts = status_facts(entry)
     if as_json:
-        print_json(facts)
-        return 0
-    print_line(
-        f"run {clip(facts['run_id'], 2 * LONGEST_NAME)}: {click.style(facts['status'], fg=COLOURS[facts['status']])}"
-    )
-    rows = {
-        "tenant": facts["tenant_id"],
-        "events": f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}",
-        "paused for": ", ".join(agent_facts(entry).get("pauses", ())) or None,
-        "waits for": facts["blocked_on"],
-        "failed at": facts["failed_step"],
-        "because": facts["failure_reason"],
-    }
-    for title, value in rows.items():
-        if value is not None:
-            print_line(f"  {title}:".ljust(14) + clip(str(value)))
-    print_lines(last_output(entry, printed))
-    if (command := output_command(entry)) is not None:
-        print_line("  output:".ljust(14) + clip(command))
+        print_json({**facts, "next": list(commands(entry))})
+    else:
+        print_lines(about_status(entry, facts, printed))
     return 0
 
 
@@ -58,6 +45,7 @@ def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
 @click.option("--key-id", metavar="ID", help="Require a seal by this key.")
 @click.option("--require-signature", is_flag=True, help="Require a seal, by any key that is set.")
 @click.option("--witness", metavar="FILE|URL", help="Witness to compare with (default: that of the settings).")
+@click.option("--verbose", "-v", is_flag=True, help="Say for each run what was not checked.")
 @partial(named_run, is_required=False)
 @ledger_options
 def verify(
@@ -65,6 +53,7 @@ def verify(
     key_id: str | None,
     require_signature: bool,
     witness: str | None,
+    verbose: bool,
     ledger: LedgerChoice,
     as_json: bool,
 ) -> int:
@@ -82,7 +71,9 @@ def verify(
         print_json(documents[0] if run_id is not None else {"runs": documents, "elsewhere": dict(elsewhere)})
     else:
         for each in found:
-            _say_verified(each, named=run_id is None)
+            _say_verified(each, named=run_id is None, verbose=verbose)
+        if not verbose:
+            _say_unproven(found, counted=run_id is None)
         if not found:
             print_line("there are no runs")
         for other, count in elsewhere.items():
@@ -92,14 +83,31 @@ def verify(
     return 0 if all(each.holds for each in found) else 1
 
 
-def _say_verified(found: Verified, *, named: bool) -> None:
+def _say_verified(found: Verified, *, named: bool, verbose: bool) -> None:
     name = f"{found.run_id}: " if named else ""
     print_line(name + (click.style("valid", fg=GOOD) if found.holds else click.style("invalid", fg=BAD)))
     for check in found.failures:
         print_error(f"{name}{check.reason}")
-    unproven = [check for check in found.checks if check.passed is None]
+    unproven = _unproven(found) if verbose else ()
     for note in (*(f"{check.name} not checked: {check.reason}" for check in unproven), *found.adopted):
         click.echo(f"  {printable(note)}", err=True)
+
+
+def _say_unproven(found: Iterable[Verified], *, counted: bool) -> None:
+    """Say once for each reason which checks could not be made, and of how many runs."""
+    names: dict[str, dict[str, None]] = {}
+    runs: Counter[str] = Counter()
+    for each in found:
+        runs.update({check.reason for check in _unproven(each)})
+        for check in _unproven(each):
+            names.setdefault(check.reason, {})[check.name] = None
+    for reason, checks in names.items():
+        of = f" for {plural(runs[reason], 'run')}" if counted else ""
+        click.echo(f"  {', '.join(checks)} not checked{of}: {printable(reason)}", err=True)
+
+
+def _unproven(found: Verified) -> list[Check]:
+    return [check for check in found.checks if check.passed is None]
 
 
 @click.command(name="summaries", epilog="Example: gert run summaries triage-1 --type task_progress --db agents.db")

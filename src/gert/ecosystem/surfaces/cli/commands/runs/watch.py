@@ -12,15 +12,13 @@ from gert.ecosystem.host.run.observer import SilentObserver
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.watch import Round, Watch, WatchOptions
 from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor
-from gert.ecosystem.surfaces.cli.options import seconds_of
+from gert.ecosystem.surfaces.cli.options import categories_of, seconds_of
 from gert.ecosystem.surfaces.cli.render.output import print_json_line, print_line
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, LONGEST_NAME, clip, elapsed
 from gert.errors import Exit, UsageError
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import WebhookSent
-from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
-from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.text import path_text
 
 WIDTH: Final = len("escalated (unknown_failure)")
@@ -93,7 +91,7 @@ def command(
             config=config,
         ),
         interval=_seconds("--interval", interval),
-        stop_on=_categories(stop_on),
+        stop_on=categories_of(stop_on),
         count=count,
         trace_dir=trace_dir,
         keep_going=keep_going,
@@ -198,18 +196,6 @@ def _exit_code(last: Round | None) -> int:
     if last is None or last.executed.status in ("completed", "waiting"):
         return Exit.DONE
     return Exit.INTERRUPTED if last.executed.interrupted else Exit.NOT_COMPLETED
-
-
-def _categories(stop_on: tuple[str, ...]) -> frozenset[str]:
-    named = [each.strip() for words in stop_on for each in words.split(",")]
-    for each in named:
-        if each not in OUTCOME_CATEGORIES:
-            guess = did_you_mean(each, OUTCOME_CATEGORIES)
-            known = f"one of {', '.join(OUTCOME_CATEGORIES)}"
-            raise UsageError(
-                f"`{each}` is not an outcome category", hint=f"did you mean `{guess}`? {known}" if guess else known
-            )
-    return frozenset(named)
 
 
 def _seconds(option: str, text: str) -> float:

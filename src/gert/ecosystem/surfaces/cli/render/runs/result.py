@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from gert.ecosystem.host.config.ledger_location import ledger_arguments, ledger_name
 from gert.ecosystem.host.run.options import Executed, Recorded
 from gert.ecosystem.host.runs.logs import logs_command
+from gert.ecosystem.surfaces.cli.options import WAITING
 from gert.ecosystem.surfaces.cli.render.output import (
     near_path,
     plural,
@@ -27,8 +28,24 @@ def show(
     quiet: bool,
     results: StepResults | None = None,
     more: Mapping[str, str] | None = None,
+    fail_on: frozenset[str] = frozenset(),
 ) -> int:
-    """Print the result of a run and return the exit code; the document has what else is given."""
+    """Print the result of a run and return the exit code.
+
+    more: what else the document has
+    fail_on: outcome categories, and `waiting`, that count as a failure
+    """
+    _print(executed, as_json=as_json, quiet=quiet, results=results, more=more or {})
+    code = exit_code(executed)
+    if code == Exit.DONE and (named := _named(executed, fail_on)) is not None:
+        print_error(f"{named}, which `--fail-on` names")
+        return Exit.NOT_COMPLETED
+    return code
+
+
+def _print(
+    executed: Executed, *, as_json: bool, quiet: bool, results: StepResults | None, more: Mapping[str, str]
+) -> None:
     if executed.warning is not None:
         print_warning(executed.warning)
     scenario = executed.scenario
@@ -37,8 +54,8 @@ def show(
         print_error(scenario.problem, f"the run itself is recorded; make a scenario of it with `{again}`")
     if as_json:
         steps = {"steps": results.steps, "outputs": results.outputs} if results is not None else {}
-        print_json({**executed.as_json(), **steps, **(more or {})})
-        return exit_code(executed)
+        print_json({**executed.as_json(), **steps, **more})
+        return
     # The findings of a dry run are its result, not progress; and --quiet must still name open tickets.
     lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)
     print_lines(lines)
@@ -46,7 +63,6 @@ def show(
         print_warning(_replay(scenario))
     if quiet and executed.status not in ("completed", "waiting"):
         print_error(_why(executed))
-    return exit_code(executed)
 
 
 def exit_code(executed: Executed) -> int:
@@ -59,6 +75,14 @@ def exit_code(executed: Executed) -> int:
             return Exit.NOT_COMPLETED
         return Exit.ENGINE if executed.scenario is not None and executed.scenario.problem is not None else Exit.DONE
     return Exit.INTERRUPTED if executed.interrupted and executed.status == "cancelled" else Exit.NOT_COMPLETED
+
+
+def _named(executed: Executed, fail_on: frozenset[str]) -> str | None:
+    """What of a run counts as a failure, though it completed or waits."""
+    if executed.status == WAITING and WAITING in fail_on:
+        return "the run waits for approval"
+    outcome = executed.outcome
+    return f"the outcome is `{_outcome(outcome)}`" if outcome is not None and outcome.category in fail_on else None
 
 
 def _reachable(executed: Executed) -> Iterator[str]:

@@ -11,11 +11,11 @@ import msgspec
 from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.config.variables import again_words
 from gert.ecosystem.host.redrive.abandon import Abandoned
-from gert.ecosystem.host.runs.details import agent_facts
+from gert.ecosystem.host.runs.details import agent_facts, in_doubt_facts, outcome_facts
 from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.logs import logs_command
 from gert.ecosystem.host.runs.row import run_row
-from gert.ecosystem.host.shapes.runs import RunRow
+from gert.ecosystem.host.shapes.runs import OutcomeDocument, RunRow, StatusFacts
 from gert.ecosystem.surfaces.cli.live.output_lines import FailureTail
 from gert.ecosystem.surfaces.cli.render.governance.ticket_text import answered_text
 from gert.ecosystem.surfaces.cli.render.output import folded, near_path, plural
@@ -127,10 +127,7 @@ def as_document(entry: ListedRun) -> dict[str, Any]:
             }
             for view in entry.tickets
         ],
-        "in_doubt": [
-            {"path": each.path, "step_id": each.step_id, "target": each.target, "idempotent": each.idempotent}
-            for each in entry.in_doubt
-        ],
+        "in_doubt": in_doubt_facts(entry),
         "last_event": entry.last,
         "end": {
             name: end[name]
@@ -177,13 +174,41 @@ def about(entry: ListedRun, now: datetime, printed: Mapping[str, str], *, interr
     for each in said["pending"]:
         status = answered_text(_resume(entry)) if each["answered"] and not entry.is_driven else each["status"]
         yield _line("waits for", f"ticket {each['ticket_id']} of `{path_text(each['path'])}`: {status}")
+    yield from _in_doubt(entry)
+    yield from (_line("next", command) for command in said["next"])
+
+
+def about_status(entry: ListedRun, facts: StatusFacts, printed: Mapping[str, str]) -> Iterator[str]:
+    """The status of a run in a few lines: its outcome or failure, what it waits for, and what to do next."""
+    status = click.style(facts["status"], fg=COLOURS[entry.status])
+    yield f"run {clip(facts['run_id'], 2 * LONGEST_NAME)}: {status}"
+    rows = [
+        ("tenant", facts["tenant_id"]),
+        ("events", f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}"),
+        ("paused for", ", ".join(agent_facts(entry).get("pauses", ())) or None),
+        ("waits for", facts["blocked_on"]),
+    ]
+    yield from (_line(title, value) for title, value in rows if value is not None)
+    yield from _outcome(facts["outcome"])
+    if facts["failed_step"] is not None:
+        yield _line("failed at", path_text(facts["failed_step"]))
+    if facts["failure_reason"] is not None:
+        yield _line("because", facts["failure_reason"])
+    yield from last_output(entry, printed)
+    if (command := output_command(entry)) is not None:
+        yield _line("output", command)
+    yield from _in_doubt(entry)
+    yield from (_line("next", command) for command in commands(entry))
+
+
+def _in_doubt(entry: ListedRun) -> Iterator[str]:
+    """The calls of a run that have no result, and what to do about each."""
     for call in entry.in_doubt:
         check = f"check the target, then pass --reconcile {'|'.join(CHOICES)}"
         then = "`gert resume` calls it again" if call.idempotent else check
         yield _line(
             "in doubt", f"{path_text(call.path)} ({call.target}): gert stopped before recording a result; {then}"
         )
-    yield from (_line("next", command) for command in said["next"])
 
 
 def last_output(entry: ListedRun, printed: Mapping[str, str]) -> Iterator[str]:
@@ -312,10 +337,7 @@ def _end(entry: ListedRun, said: dict[str, Any], printed: Mapping[str, str], *, 
         waited = end_data.get("waited")
         waited = None if waited is None else str(waited)
         yield _line("took", took_text(str(end_data.get("duration", "")), waited, interrupted=interrupted))
-    if said["outcome"]:
-        yield _line("outcome", f"{said['outcome']['category']}: {said['outcome']['code']}")
-        meta = (end.get("outcome") or {}).get("meta")
-        yield from (_line("", text) for text in pairs(meta if isinstance(meta, dict) else {}))
+    yield from _outcome(outcome_facts(entry))
     for title, name in (("failed at", "failed_step"), ("because", "failure"), ("finally", "finally_failure")):
         value = end.get(name)
         if isinstance(value, dict):
@@ -328,6 +350,12 @@ def _end(entry: ListedRun, said: dict[str, Any], printed: Mapping[str, str], *, 
         yield _line("output", command)
     if end.get("break_glass"):
         yield _line("glass", f"{end['break_glass']} decisions overridden")
+
+
+def _outcome(outcome: OutcomeDocument | None) -> Iterator[str]:
+    if outcome is not None:
+        yield _line("outcome", f"{outcome['category']}: {outcome['code']}")
+        yield from (_line("", text) for text in pairs(outcome.get("meta", {})))
 
 
 def _short(digest: str | None) -> str | None:

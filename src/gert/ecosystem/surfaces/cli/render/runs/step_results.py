@@ -52,9 +52,16 @@ class StepResults(SilentObserver):
         self._started: dict[str, StepStart] = {}
         self._approvals: dict[str, list[dict[str, Any]]] = {}
         self._interruptions = Interruptions()
+        self._last = 0
+
+    def repeated(self, event: Envelope, payload: Payload) -> None:
+        """Keep the end of a step before the run was resumed, once."""
+        if event.seq > self._last:
+            self.said(event, payload)
 
     def said(self, event: Envelope, payload: Payload) -> None:
         """Keep the end of a step."""
+        self._last = event.seq
         interrupted = self._interruptions.within(event, payload)
         if isinstance(payload, StepStart) and event.path is not None:
             self._started[event.path] = payload
