@@ -28,6 +28,17 @@ def status_facts(entry: ListedRun) -> RunStatus:
         "last_event_type": entry.last_type,
         "updated_at": _iso(entry.last),
         "blocked_on": _blocked_on(entry),
+        "tickets": [
+            {
+                "ticket_id": view.id,
+                "path": view.ticket.request.path or view.ticket.request.step_id,
+                "status": view.status_at(entry.now) if entry.now is not None else view.status,
+                "answered": view.is_answered,
+                "expires_at": view.ticket.expires_at,
+                "notes": list(view.notes),
+            }
+            for view in entry.tickets
+        ],
         "failure_reason": _failure_reason(entry),
         "failed_step": entry.head.runbook.failed_step if entry.head.runbook is not None else None,
     }
