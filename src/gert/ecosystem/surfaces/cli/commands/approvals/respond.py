@@ -24,7 +24,7 @@ _OPTIONS: Final = (
     click.option("--reason", metavar="TEXT", help="Reason to record with the response."),
     click.option("--as", "approver", metavar="WHO", help="Approver to record (default: the current user)."),
     click.option("--all", "everything", is_flag=True, help="Respond to all open tickets of the run RUN."),
-    click.argument("named", metavar="TICKET...|RUN", nargs=-1, required=True),
+    click.argument("named", metavar="TICKET...", nargs=-1, required=True),
 )
 
 

@@ -16,7 +16,7 @@ from gert.ecosystem.host.shapes.reports import VerifiedRun
 from gert.ecosystem.surfaces.cli.commands.runs.trace import write_out
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run, open_runs, run_argument
 from gert.ecosystem.surfaces.cli.render.output import plural, print_error, print_json, print_line, print_lines
-from gert.ecosystem.surfaces.cli.render.runs.run_text import COLOURS, last_output, output_command, ticket_lines
+from gert.ecosystem.surfaces.cli.render.runs.run_text import COLOURS, last_output, output_command, ticket_rows
 from gert.ecosystem.surfaces.cli.render.table import print_table
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.errors import UsageError
@@ -45,13 +45,12 @@ def status(run_id: str, ledger: LedgerChoice, as_json: bool) -> int:
         "failed at": facts["failed_step"],
         "because": facts["failure_reason"],
     }
-    for title, value in rows.items():
+    for title, value in (*rows.items(), *ticket_rows(entry)):
         if value is not None:
-            print_line(f"  {title}:".ljust(15) + clip(str(value)))
-    print_lines(ticket_lines(entry))
+            print_line(f"  {title}:".ljust(14) + clip(str(value)))
     print_lines(last_output(entry, printed))
     if (command := output_command(entry)) is not None:
-        print_line("  output:".ljust(15) + clip(command))
+        print_line("  output:".ljust(14) + clip(command))
     return 0
 
 

@@ -95,14 +95,14 @@ def _waits(entry: ListedRun) -> str:
     return "expired" if is_late else plural(len(entry.tickets), "ticket")
 
 
-def ticket_lines(entry: ListedRun) -> Iterator[str]:
-    """What a run waits for: each ticket, what to do about it, and what went wrong with it."""
+def ticket_rows(entry: ListedRun) -> Iterator[tuple[str, str]]:
+    """What a run waits for: each ticket, what to do about it, and what went wrong with it, under titles."""
     for view in entry.tickets:
         status: str = view.status
         if not entry.is_driven and (view.is_answered or entry.expired_at(view)):
             status = due_text(_resume(entry), entry.expired_at(view))
-        yield _line("waits for", f"ticket {view.id} of `{view.ticket.request.place}`: {status}")
-        yield from (_line("note", note) for note in view.notes)
+        yield ("waits for", f"ticket {view.id} of `{view.ticket.request.place}`: {status}")
+        yield from (("note", note) for note in view.notes)
 
 
 def _result(entry: ListedRun, said: RunRow) -> Cell:
@@ -180,7 +180,7 @@ def about(entry: ListedRun, now: datetime, printed: Mapping[str, str], *, interr
     yield from (_line(title, value) for title, value in rows if value)
     yield from _inputs(said)
     yield from _end(entry, said, printed, interrupted=interrupted)
-    yield from ticket_lines(entry)
+    yield from (_line(title, value) for title, value in ticket_rows(entry))
     for call in entry.in_doubt:
         check = f"check the target, then pass --reconcile {'|'.join(CHOICES)}"
         then = "`gert resume` calls it again" if call.idempotent else check
