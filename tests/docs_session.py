@@ -80,6 +80,7 @@ def _dedented(text: str, indent: str) -> str:
 
 
 def _written(path: str, text: str) -> str:
+    assert not os.path.isabs(path), f"a page writes only to its own folder, not to {path}"
     return f"mkdir -p \"$(dirname '{path}')\" && cat > '{path}' <<'END_OF_FILE'\n{text}END_OF_FILE"
 
 

@@ -1,12 +1,12 @@
 """The channels of a run: they announce a ticket, and collect responses while the run waits.
 
-A channel that fails leaves a note on the ticket; it never ends a run.
+A channel that fails leaves a note on the ticket, and a warning; it never ends a run.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.port import Channel
@@ -16,13 +16,25 @@ from gert.errors import GertError
 LIMIT: Final = 5.0
 """Seconds a channel has to announce a ticket, and to stop listening."""
 
+Warn: TypeAlias = Callable[[str], object]
+
 
 class Channels:
     """The channels of one run, and the drop box that it publishes its requests in."""
 
     def __init__(
-        self, tickets: Tickets, channels: Iterable[Channel], limit: float = LIMIT, drop_box: DropBox | None = None
+        self,
+        tickets: Tickets,
+        channels: Iterable[Channel],
+        limit: float = LIMIT,
+        drop_box: DropBox | None = None,
+        warn: Warn | None = None,
     ) -> None:
+        """Announce and listen over these channels.
+
+        warn: called with what a note says about a request that did not reach people
+        """
+        self._warn = warn
         self._tickets = tickets
         self._drop_box = drop_box
         self._channels = tuple(channels)
@@ -34,11 +46,12 @@ class Channels:
     async def announce(self, view: TicketView) -> None:
         """Publish a ticket in the drop box, and announce it over all channels at once."""
         problem = await asyncio.to_thread(self._drop_box.publish, view) if self._drop_box is not None else None
-        if problem is not None:
-            await self._note(view.id, f"drop box: {problem}")
-        notes = await asyncio.gather(*(self._announced(channel, view) for channel in self._channels))
-        for note in filter(None, notes):
-            await self._note(view.id, note)
+        sent = await asyncio.gather(*(self._announced(channel, view) for channel in self._channels))
+        for note in (None if problem is None else f"drop box: {problem}", *sent):
+            if note is not None:
+                await self._note(view.id, note)
+                if self._warn is not None:
+                    self._warn(f"request for approval of `{view.ticket.request.place}`: {note}")
 
     @asynccontextmanager
     async def listening(self, ticket_id: str) -> AsyncIterator[None]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.approvals.announce import Channels
+from gert.ecosystem.approvals.announce import Channels, Warn
 from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.inbox import untaken, verified
 from gert.ecosystem.approvals.port import Channel, SignatureVerifier, StillOpen
@@ -36,6 +36,7 @@ class TicketApprovals:
 
     must_sign: others can write to the ledger, so an approval needs a signature by a key that has an owner
     detach: raise `StillOpen` instead of waiting
+    warn: called for a request that did not reach people
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class TicketApprovals:
         channels: Iterable[Channel] = (),
         drop_box: DropBox | None = None,
         detach: bool = False,
+        warn: Warn | None = None,
     ) -> None:
         self._run_id = run_id
         self._verifier = verifier
@@ -54,6 +56,7 @@ class TicketApprovals:
         self._given = tuple(channels)
         self._drop_box = drop_box
         self._detach = detach
+        self._warn = warn
         self._unannounced: set[str] = set()
         self._ledger: Ledger
         self._tickets: Tickets
@@ -63,7 +66,7 @@ class TicketApprovals:
         """Use the ledger that the run is recorded in."""
         self._ledger = ledger
         self._tickets = Tickets(ledger, self._verifier)
-        self._channels = Channels(self._tickets, self._given, drop_box=self._drop_box)
+        self._channels = Channels(self._tickets, self._given, drop_box=self._drop_box, warn=self._warn)
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
         """Give the request a ticket; it is open once the run has recorded it."""

@@ -68,6 +68,15 @@ class TicketView(msgspec.Struct, frozen=True, kw_only=True):
         return self.ticket.id
 
     @property
+    def resumes(self) -> str | None:
+        """The run that a resume continues with the ticket; for a ticket of an agent, the one whose step it is."""
+        request = self.ticket.request
+        if request.run_kind != "agent":
+            return self.run_id
+        parent = request.extensions.get("parent_run_id")
+        return parent if isinstance(parent, str) else None
+
+    @property
     def needed(self) -> int:
         """How many people must approve."""
         return max(1, self.ticket.request.min_approvers)
@@ -81,6 +90,11 @@ class TicketView(msgspec.Struct, frozen=True, kw_only=True):
     def approvals(self) -> int:
         """How many approvals the run has counted."""
         return sum(1 for response in self.counted if response.approved)
+
+    @property
+    def given(self) -> int:
+        """How many approvals were given: counted, or received and not taken yet."""
+        return sum(1 for response in self.expected if response.approved)
 
     @property
     def waiting(self) -> list[Response]:
@@ -104,19 +118,25 @@ class TicketView(msgspec.Struct, frozen=True, kw_only=True):
         return expires is not None and now > parse_timestamp(expires)
 
     def status_at(self, now: datetime) -> TicketStatus:
-        """The status, also where no run has noticed yet that the time is over."""
-        return "expired" if self.status == "pending" and self.is_over(now) else self.status
+        """The status, also where no run has noticed yet that the time is over; an answer in time decides."""
+        return "expired" if self.status == "pending" and self.is_over(now) and not self.is_answered else self.status
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether its run has no more to wait for: the ticket is closed, answered, or its time is over."""
+        return self.is_answered or self.status_at(now) != "pending"
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """The result of posting a response: the ticket, and why the response was not posted, if it was not.
 
     is_decided: with this response the ticket is decided, as far as can be known before the run takes it
+    is_late: the time of the ticket is over, and its run has not noticed yet
     """
 
     objection: str | None
     view: TicketView
     is_decided: bool = False
+    is_late: bool = False
 
 
 class Tickets:
@@ -155,17 +175,21 @@ class Tickets:
         if not found:
             raise no_ticket(start)
         hint = f"write more of it: {listing(found, _MOST_NAMED)}"
+        if len(is_open) > 1 and len({row.run_id for row in rows}) == 1:
+            hint = f"{hint}; `gert approve {rows[0].run_id} --all` answers all of the run"
         raise UsageError(f"`{start}` may be {len(found)} tickets", hint=hint)
 
     async def all(
         self,
         *statuses: TicketStatus,
         run_id: str | None = None,
+        overdue: bool = False,
         on_problem: Callable[[GertError], object] | None = None,
     ) -> list[TicketView]:
         """The tickets with one of these statuses, or all, the oldest first.
 
         run_id: only those of this run
+        overdue: with the pending ones, also those whose time is over and whose run has not noticed yet
         on_problem: called for a ticket that cannot be read
         """
         # One whose time is over is on record as pending until its run has noticed.
@@ -180,7 +204,11 @@ class Tickets:
             except DocumentError as problem:
                 if on_problem is not None:
                     on_problem(problem)
-        views = [view for view in found.values() if not statuses or view.status_at(now) in statuses]
+        views = [
+            view
+            for view in found.values()
+            if not statuses or view.status_at(now) in statuses or (overdue and view.status in statuses)
+        ]
         return sorted(views, key=lambda view: (view.ticket.created_at or "", view.id))
 
     async def of_run(self, run_id: str) -> list[TicketView]:
@@ -196,7 +224,8 @@ class Tickets:
 
         is_unverified: it is signed with a key that cannot be verified here; whether it holds, the run finds out
         """
-        view, now = await self.get(ticket_id), format_timestamp(await self.time())
+        view, moment = await self.get(ticket_id), await self.time()
+        now = format_timestamp(moment)
         objection = unfit(response)
         if objection is not None:
             return Answered(objection=objection, view=view)
@@ -209,7 +238,8 @@ class Tickets:
         checked = msgspec.structs.replace(self.verifier.verify(said, view.ticket), received_at=now)
         objection = _closed(view) or _objection(view, checked)
         if objection is not None:
-            return Answered(objection=objection, view=view)
+            is_late = view.status == "pending" and view.status_at(moment) == "expired"
+            return Answered(objection=objection, view=view, is_late=is_late)
         await self.ledger.post(view.run_id, "approval", encode_response(said), ticket_id)
         posted = Received(response=said, received_at=now)
         is_open = tally(view.ticket, [*view.expected, checked]).is_open

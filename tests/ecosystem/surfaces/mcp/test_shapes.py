@@ -11,6 +11,7 @@ from tests.ecosystem.surfaces.mcp.test_mcp import ENDED, until
 
 from gert.ecosystem.host.operations.editor_table import EDITOR_OPERATIONS
 from gert.ecosystem.host.operations.table import OPERATIONS, perform
+from gert.ecosystem.host.shapes.approvals import AnswerOfSeveral
 from gert.ecosystem.surfaces.cli.results import RESULTS
 from gert.ecosystem.surfaces.serve.service import reference
 
@@ -89,7 +90,9 @@ def test_every_result_fits_its_schema(served: Served) -> None:
 def test_commands_print_what_operations_return(command: str, operation: str, key: str | None) -> None:
     """One shape has both: what commands print is checked against it wherever tests call them."""
     returned = get_type_hints(EDITOR_OPERATIONS[operation].call)["return"]
-    assert RESULTS[command] == (returned if key is None else get_type_hints(returned)[key],)
+    first, *others = RESULTS[command]
+    assert first == (returned if key is None else get_type_hints(returned)[key])
+    assert others == ([list[AnswerOfSeveral]] if command == "reject" else [])  # to several tickets at once
 
 
 @pytest.mark.parametrize("name", sorted(EDITOR_OPERATIONS))

@@ -26,7 +26,7 @@ class Listed(msgspec.Struct, kw_only=True):
 
     now: the time by the clock that decides about timeouts
     words: the options that name their ledger
-    undriven: runs with an answered ticket that no process drives
+    undriven: runs with an answered or overdue ticket that no process drives
     problems: tickets that cannot be read
     """
 
@@ -65,7 +65,8 @@ async def list_tickets(
         async with open_tickets(place, environ) as tickets:
             run_id = await find_run(tickets.ledger, run, ledger_name(place.ledger)) if run is not None else None
             statuses = () if with_closed else ("pending",)
-            found.views = await tickets.all(*statuses, run_id=run_id, on_problem=found.problems.append)
+            problems = found.problems.append
+            found.views = await tickets.all(*statuses, run_id=run_id, overdue=True, on_problem=problems)
             await _complete(found, tickets, place)
     except NoLedger:
         if run is not None:
@@ -78,7 +79,7 @@ async def show_ticket(place: Place | DropBoxPath, environ: Mapping[str, str], na
     if isinstance(place, str):
         return Listed(views=[find_request(place, named)])
     async with open_tickets(place, environ) as tickets:
-        found = Listed(views=[await tickets.get(await find_ticket(tickets, named, place.name))])
+        found = Listed(views=[await tickets.get(await find_ticket(tickets, named, place))])
         await _complete(found, tickets, place)
     return found
 
@@ -87,6 +88,7 @@ async def _complete(found: Listed, tickets: Tickets, place: Place) -> None:
     found.now, found.words = await tickets.time(), place.words
     # The database role of an approver may not read who drives a run.
     with suppress(Forbidden):
-        for run_id in {view.run_id for view in found.views if view.is_answered}:
-            if not await is_driven(tickets.ledger, run_id):
+        due = (view.resumes for view in found.views if view.status == "pending" and view.is_due(found.now))
+        for run_id in dict.fromkeys(due):
+            if run_id is not None and not await is_driven(tickets.ledger, run_id):
                 found.undriven.add(run_id)

@@ -1,27 +1,27 @@
-"""Responding to a ticket: a signed or unsigned response, posted to the ledger or left in a drop box."""
+"""Responding to tickets: a signed or unsigned response each, posted to the ledger or left in a drop box."""
 
 import getpass
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import msgspec
 
 from gert.ecosystem.approvals.drop_box import find_request, leave_response
 from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.signatures import sign_response
-from gert.ecosystem.approvals.tickets import Answered, Received, TicketView
-from gert.ecosystem.host.approvals.find_ticket import find_ticket
+from gert.ecosystem.approvals.tickets import Answered, Received, Tickets, TicketView
+from gert.ecosystem.host.approvals.find_ticket import find_ticket, find_tickets
 from gert.ecosystem.host.approvals.ticket_ledger import open_tickets
 from gert.ecosystem.host.config.keys.approval_keys import SIGNING_KEY, is_checked, key_to_sign_with
 from gert.ecosystem.host.runs.place import Place
 from gert.ecosystem.ledger.ids import utc_now
-from gert.errors import IntegrityError, UsageError
+from gert.errors import GertError, IntegrityError, UsageError
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.signature import Key
 from gert.kernel.foundation.text import is_text
 from gert.kernel.governance.approval import Response
 from gert.kernel.governance.approval_rules import hash_of
 
-__all__ = ["Answered", "Given", "Received", "TicketView", "Verdict", "respond", "summary"]
+__all__ = ["Answered", "Given", "Received", "TicketView", "Verdict", "respond", "respond_to_each", "summary"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +48,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     answered: Answered
+    is_signed: bool = False
     is_unverified: bool = False
 
 
@@ -62,12 +63,59 @@ async def respond(
     if verdict.drop_box is not None:
         return _leave(verdict, verdict.drop_box, own, on_ticket)
     async with open_tickets(place, environ, own, to_post=True) as tickets:
-        view = await tickets.get(await find_ticket(tickets, verdict.ticket, place.name))
-        response = _response(verdict, view, own, format_timestamp(await tickets.time()))
-        on_ticket(view)
-        is_unverified = own is not None and not is_checked(own, environ)
-        answered = await tickets.answer(view.id, response, is_unverified=is_unverified)
-    return Given(answered=answered, is_unverified=is_unverified)
+        return await _post(verdict, tickets, own, place, environ, on_ticket)
+
+
+async def respond_to_each(
+    verdict: Verdict,
+    named: Sequence[str],
+    place: Place,
+    environ: Mapping[str, str],
+    on_ticket: Callable[[TicketView], object] = lambda _: None,
+    *,
+    run: str | None = None,
+) -> AsyncIterator[tuple[str, Given | GertError]]:
+    """Respond to several tickets alike, one after the other; an error with one does not prevent the others.
+
+    run: a run whose open tickets are meant, in place of those that are named
+    """
+    own = key_to_sign_with(verdict.key, environ, verdict.key_id) if verdict.key is not None else None
+    if verdict.drop_box is not None:
+        for each in dict.fromkeys(named):
+            try:
+                yield each, _leave(_about(verdict, each), verdict.drop_box, own, on_ticket)
+            except GertError as problem:
+                yield each, problem
+        return
+    async with open_tickets(place, environ, own, to_post=True) as tickets:
+        if run is not None:
+            # A rejection decides, even if approvals were received before it.
+            named = await find_tickets(tickets, run, place, answered=not verdict.approved)
+        for each in dict.fromkeys(named):
+            try:
+                yield each, await _post(_about(verdict, each), tickets, own, place, environ, on_ticket)
+            except GertError as problem:
+                yield each, problem
+
+
+def _about(verdict: Verdict, ticket: str) -> Verdict:
+    return msgspec.structs.replace(verdict, ticket=ticket)
+
+
+async def _post(
+    verdict: Verdict,
+    tickets: Tickets,
+    own: Key | None,
+    place: Place,
+    environ: Mapping[str, str],
+    on_ticket: Callable[[TicketView], object],
+) -> Given:
+    view = await tickets.get(await find_ticket(tickets, verdict.ticket, place))
+    response = _response(verdict, view, own, format_timestamp(await tickets.time()))
+    on_ticket(view)
+    is_unverified = own is not None and not is_checked(own, environ)
+    answered = await tickets.answer(view.id, response, is_unverified=is_unverified)
+    return Given(answered=answered, is_signed=own is not None, is_unverified=is_unverified)
 
 
 def _leave(verdict: Verdict, folder: str, own: Key | None, on_ticket: Callable[[TicketView], object]) -> Given:
@@ -78,7 +126,7 @@ def _leave(verdict: Verdict, folder: str, own: Key | None, on_ticket: Callable[[
     response = _response(verdict, view, own, format_timestamp(utc_now()))
     on_ticket(view)
     leave_response(folder, response)
-    return Given(answered=Answered(objection=None, view=view), is_unverified=True)
+    return Given(answered=Answered(objection=None, view=view), is_signed=True, is_unverified=True)
 
 
 _NAME_A_KEY = f"name your key with --key: a file, or a variable such as {SIGNING_KEY}; `gert keys new` makes one"

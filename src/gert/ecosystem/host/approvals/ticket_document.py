@@ -54,7 +54,7 @@ def request_document(request: ApprovalRequest) -> dict[str, Any]:
 def ticket_document(view: TicketView, now: datetime, resume: str | None = None) -> dict[str, Any]:
     """A ticket with its responses: those the run took, and those it has received and not taken.
 
-    resume: the command that resumes its run, where the ticket is answered and no process drives the run
+    resume: the command that resumes its run, where the ticket is answered or expired and no process drives the run
     """
     taken = [each for each in view.responses if each.is_taken]
     return {
@@ -91,9 +91,22 @@ def _response(view: TicketView, received: Received) -> dict[str, Any]:
     }
 
 
+def pending_document(view: TicketView, now: datetime | None) -> dict[str, Any]:
+    """A ticket that a run waits for, as the details of the run show it."""
+    return {
+        "ticket_id": view.id,
+        "status": view.status_at(now) if now is not None else view.status,
+        "answered": view.is_answered,
+        "created": view.ticket.created_at,
+        "expires_at": view.ticket.expires_at,
+        "notes": list(view.notes),
+        **request_document(view.ticket.request),
+    }
+
+
 def resume_command(view: TicketView, words: str) -> str:
     """The command that resumes a run which does not wait by itself; `words` name its ledger."""
-    return f"{shlex.join(['gert', 'resume', view.run_id])}{words}"
+    return f"{shlex.join(['gert', 'resume', view.resumes or view.run_id])}{words}"
 
 
 def answered_document(given: Given, approved: bool, words: str | None) -> AnsweredTicket:
@@ -101,6 +114,8 @@ def answered_document(given: Given, approved: bool, words: str | None) -> Answer
     answered, view = given.answered, given.answered.view
     is_received = answered.objection is None
     is_next = is_received and words is not None and (answered.is_decided or given.is_unverified)
+    # One whose signature was not checked may turn out not to count.
+    unchecked = int(given.is_unverified and is_received and approved and words is not None)
     return {
         "ticket_id": view.id,
         "run_id": view.run_id,
@@ -108,8 +123,10 @@ def answered_document(given: Given, approved: bool, words: str | None) -> Answer
         "received": is_received,
         "objection": answered.objection,
         "status": view.status,
-        "approvals": view.approvals,
+        "approvals": view.given - unchecked,
+        "counted": view.approvals,
         "min_approvers": view.needed,
         "resume": resume_command(view, words or "") if is_next else None,
-        "signature_checked_here": not given.is_unverified,
+        "signed": given.is_signed,
+        "signature_checked_here": given.is_signed and not given.is_unverified,
     }

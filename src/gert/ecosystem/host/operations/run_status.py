@@ -95,7 +95,7 @@ def status_of(entry: "ListedRun", progress: Progress, *, has_keys: bool) -> RunD
     if found is not None and found.failure_kind is not None:
         message = one_line(found.failure or "", _LONGEST)
         said["failure"] = {"kind": found.failure_kind, "message": message, "step": found.failed_step}
-    following = _NEXT.get(status)
+    following = "gert_resume" if entry.is_ready else _NEXT.get(status)
     if following is not None:
         said["next"] = {"tool": following, "after_seconds": _AFTER}
     return said

@@ -304,6 +304,7 @@ def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalPr
         channels=_channels(prepared),
         drop_box=drop_box,
         detach=options.approvals == "detach",
+        warn=console.warn,
     )
 
 

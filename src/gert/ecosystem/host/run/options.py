@@ -17,6 +17,7 @@ from gert.kernel.events.runbook import DeniedStep, Failure, Outcome
 from gert.kernel.events.vocabulary import ApprovalMode, RunMode, RunStatus
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import path_text
 
 MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe", "replay")
 
@@ -80,6 +81,7 @@ class Pending(msgspec.Struct, frozen=True):
     path: where in the run the step is
     request: what is asked for, as machines read it
     page: where it can be answered in a browser
+    notes: what went wrong with it, such as a request that a channel did not deliver
     """
 
     ticket_id: str
@@ -89,6 +91,7 @@ class Pending(msgspec.Struct, frozen=True):
     created: str | None = None
     expires_at: str | None = None
     request: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The open ticket as machines read it."""
@@ -101,6 +104,7 @@ class Pending(msgspec.Struct, frozen=True):
             "path": self.path,
             **self.request,
             "page": self.page,
+            "notes": list(self.notes),
         }
 
 
@@ -189,7 +193,15 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> dict[str, Any]:
         """The result as machines read it."""
-        said: dict[str, Any] = {"status": "waiting", "pending": [each.as_json() for each in self.pending]}
+        said: dict[str, Any] = {
+            "status": "waiting",
+            "pending": [each.as_json() for each in self.pending],
+            "warnings": [
+                f"request for approval of `{path_text(each.path)}`: {note}"
+                for each in self.pending
+                for note in each.notes
+            ],
+        }
         if self.result is not None:
             said = masked(msgspec.to_builtins(self.result, enc_hook=str))
             said["duration"], said["waited"] = round(self.result.duration, 3), round(self.result.waited, 3)

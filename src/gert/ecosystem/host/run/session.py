@@ -236,7 +236,15 @@ async def _suspend(session: Session, suspended: Suspended) -> tuple[Pending, ...
                 waits = StepWaiting(step_id=ask.step_id, ticket_id=view.id, run_id=view.run_id)
                 session.journal.say(Emit(waits, ask.path, None))
         await session.journal.settle()
-    return tuple(_pending(prepared, ask, views.get(ask.key)) for ask in suspended.asks)
+    pending = [_pending(prepared, ask, views.get(ask.key)) for ask in suspended.asks]
+    return tuple([await _with_notes(each, ledger) for each in pending])
+
+
+async def _with_notes(pending: Pending, ledger: Ledger | None) -> Pending:
+    if ledger is None or not pending.ticket_id:
+        return pending
+    view = await Tickets(ledger).get(pending.ticket_id)
+    return msgspec.structs.replace(pending, notes=view.notes)
 
 
 def _pending(prepared: Prepared, ask: Request[Any], view: "TicketView | None") -> Pending:

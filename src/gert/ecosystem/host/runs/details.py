@@ -30,6 +30,17 @@ def status_facts(entry: ListedRun) -> StatusFacts:
         "updated_at": _iso(entry.last),
         "outcome": outcome_facts(entry),
         "blocked_on": _blocked_on(entry),
+        "tickets": [
+            {
+                "ticket_id": view.id,
+                "path": view.ticket.request.path or view.ticket.request.step_id,
+                "status": view.status_at(entry.now) if entry.now is not None else view.status,
+                "answered": view.is_answered,
+                "expires_at": view.ticket.expires_at,
+                "notes": list(view.notes),
+            }
+            for view in entry.tickets
+        ],
         "failure_reason": _failure_reason(entry),
         "failed_step": entry.head.runbook.failed_step if entry.head.runbook is not None else None,
         "in_doubt": in_doubt_facts(entry),

@@ -34,6 +34,7 @@ class ListedRun(msgspec.Struct, kw_only=True):
 
     start, end: the first event of a runbook run, and its `run_complete`, where they were read
     tickets: approval requests that are open, also those of agents that its steps wait for
+    now: the time by the clock of the ledger, which decides whether they have expired
     """
 
     place: Place
@@ -43,6 +44,7 @@ class ListedRun(msgspec.Struct, kw_only=True):
     is_driven: bool = False
     started_with: Start | None = None
     tickets: tuple[TicketView, ...] = ()
+    now: datetime | None = None
 
     @property
     def run_id(self) -> str:
@@ -96,6 +98,20 @@ class ListedRun(msgspec.Struct, kw_only=True):
         if self.is_driven:
             return "running"
         return "waiting" if self.tickets else "cut-off"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it waits for nothing but a resume: no process drives it, and every ticket is answered or expired."""
+        return self.status == "waiting" and not any(map(self.is_open, self.tickets))
+
+    def is_open(self, view: TicketView) -> bool:
+        """Whether a ticket of it can still be answered, and is not."""
+        return self.now is None or not view.is_due(self.now)
+
+    def expired_at(self, view: TicketView) -> str | None:
+        """When a ticket of it expired that is still to be applied; None where that is not so."""
+        is_late = self.now is not None and view.status == "pending" and view.status_at(self.now) == "expired"
+        return view.ticket.expires_at if is_late else None
 
     @property
     def in_doubt(self) -> tuple[OpenCall, ...]:

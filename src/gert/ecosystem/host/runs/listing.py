@@ -1,6 +1,6 @@
 """The runs of a ledger, of every kind: list, find by id, and read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -21,6 +21,7 @@ from gert.kernel.ledger.record import Head, RunFilter
 
 _MOST_LAST: Final = 64
 """Events after the end of a run: only notices that were sent."""
+_MOST_WAITING: Final = 10_000
 
 
 class Runs:
@@ -52,16 +53,20 @@ class Runs:
         """
         if not self.place.is_there:
             return
-        for head in self.reader.heads(tenant=tenant, since=since, on_unreadable=on_unreadable):
-            try:
-                entry = self._entry(head)
-            except (Busy, Unavailable):
-                raise
-            except GertError as problem:
-                on_unreadable(head.run_id, problem)
-                continue
+        heads = self.reader.heads(tenant=tenant, since=since, on_unreadable=on_unreadable)
+        for entry in self._entries(heads, on_unreadable):
             if since is None or (entry.started is not None and entry.started >= since):
                 yield entry
+
+    def waiting(self, on_unreadable: OnUnreadable = lambda _, __: None) -> list[ListedRun]:
+        """The runbook runs that wait for approvals and nothing else, the oldest first."""
+        if not self.place.is_there:
+            return []
+        chosen = RunFilter(kind="runbook", status="waiting", limit=_MOST_WAITING)
+        heads = self.reader.ask(lambda ledger: ledger.runs(chosen, on_unreadable))
+        return sorted(
+            self._entries(heads, on_unreadable), key=lambda entry: (entry.head.started_at or "", entry.run_id)
+        )
 
     def find(self, named: str) -> str:
         """The id of the run of this name: its id, a unique prefix, or `last`."""
@@ -113,6 +118,15 @@ class Runs:
         """Whether a process drives the run now."""
         return self.reader.is_held(entry.run_id)
 
+    def _entries(self, heads: Iterable[Head], on_unreadable: OnUnreadable) -> Iterator[ListedRun]:
+        for head in heads:
+            try:
+                yield self._entry(head)
+            except (Busy, Unavailable):
+                raise
+            except GertError as problem:
+                on_unreadable(head.run_id, problem)
+
     def _entry(self, head: Head) -> ListedRun:
         entry = ListedRun(place=self.place, head=head)
         found = head.runbook
@@ -130,6 +144,8 @@ class Runs:
                 entry.tickets = tuple(self.reader.ask(lambda ledger: Tickets(ledger).of_run(head.run_id)))
             for ticket_id in found.waits.values():
                 entry.tickets += (self.reader.ask(partial(_ticket, ticket_id)),)
+            if entry.tickets:
+                entry.now = self.reader.ask(lambda ledger: ledger.time())
         return entry
 
 

@@ -4,6 +4,8 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from gert.ecosystem.host.shapes.errors import ErrorDocument
+
 
 class TicketResponse(TypedDict):
     """An answer to a ticket, and whether it counted."""
@@ -60,8 +62,10 @@ class _Request(TypedDict):
 class PendingTicket(_Request):
     """An approval that a run waits for: answer it with `gert approve TICKET`.
 
+    status: `pending`, or `expired` where its time is over and the run has not been resumed since
     answered: an answer was received, and the run has not taken it
     page: where it can be answered in a browser
+    notes: what went wrong with it, such as a request that a channel did not deliver
     """
 
     ticket_id: str
@@ -70,6 +74,24 @@ class PendingTicket(_Request):
     expires_at: str | None
     answered: NotRequired[bool]
     page: NotRequired[str | None]
+    notes: NotRequired[list[str]]
+
+
+class AwaitedTicket(TypedDict):
+    """A ticket that a run waits for.
+
+    path: where in the run the step is
+    status: `pending`, or `expired` where its time is over and the run has not been resumed since
+    answered: an answer was received, and the run has not taken it
+    notes: what went wrong with it, such as a request that a channel did not deliver
+    """
+
+    ticket_id: str
+    path: str
+    status: str
+    answered: bool
+    expires_at: str | None
+    notes: list[str]
 
 
 class Ticket(_Request):
@@ -79,7 +101,7 @@ class Ticket(_Request):
     refused: those that do not
     received: those that the run has not taken
     answered: an answer was received, and the run has not taken it
-    resume: the command that resumes its run, where no process drives it
+    resume: the command that resumes its run, where the ticket is answered or expired and no process drives the run
     """
 
     ticket_id: str
@@ -102,7 +124,18 @@ class TicketList(TypedDict):
 
 
 class AnsweredTicket(TypedDict):
-    """An answer that reached the run, which decides whether it counts."""
+    """An answer to a ticket; the run decides whether it counts when it takes it.
+
+    approved: the answer: approved or rejected
+    received: whether the answer was posted; if not, `objection` says why it could not count
+    status: the status of the ticket; `pending` until the run takes the answer
+    approvals: approvals that were given so far, with this one unless its signature could not be checked here
+    counted: approvals that the run has taken and counted
+    min_approvers: how many have to approve
+    resume: the command that resumes the run, where the answer decides the ticket
+    signed: whether the answer has a signature
+    signature_checked_here: whether it has a signature that was verified before it was posted; the run verifies it again
+    """
 
     ticket_id: str
     run_id: str
@@ -111,9 +144,34 @@ class AnsweredTicket(TypedDict):
     objection: str | None
     status: str
     approvals: int
+    counted: int
     min_approvers: int
     resume: str | None
+    signed: bool
     signature_checked_here: bool
+
+
+class AnswerOfSeveral(TypedDict):
+    """An answer to one of several tickets, with the keys of `AnsweredTicket`.
+
+    ticket_id: the ticket; as it was named, if it could not be answered
+    objection: why the answer was not posted
+    error: why the ticket could not be answered; then the keys of a ticket are missing
+    """
+
+    ticket_id: str
+    approved: bool
+    received: bool
+    objection: str | None
+    run_id: NotRequired[str]
+    status: NotRequired[str]
+    approvals: NotRequired[int]
+    counted: NotRequired[int]
+    min_approvers: NotRequired[int]
+    resume: NotRequired[str | None]
+    signed: NotRequired[bool]
+    signature_checked_here: NotRequired[bool]
+    error: NotRequired[ErrorDocument]
 
 
 class ServedPages(TypedDict):

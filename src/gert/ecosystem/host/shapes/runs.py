@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from gert.ecosystem.host.shapes.approvals import PendingTicket
+from gert.ecosystem.host.shapes.approvals import AwaitedTicket, PendingTicket
 from gert.ecosystem.host.shapes.documents import FREE
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 
@@ -134,7 +134,12 @@ class _Came(TypedDict):
             list[Denied], Meta(description="Steps that a policy denies on a path that a dry run or a probe explored.")
         ]
     ]
-    warnings: NotRequired[list[str]]
+    warnings: NotRequired[
+        Annotated[
+            list[str],
+            Meta(description="What is doubtful, such as a request for approval that a channel did not deliver."),
+        ]
+    ]
     notify: NotRequired[Annotated[list[str], Meta(description="People and groups that rules on the outcome name.")]]
     steps: NotRequired[Annotated[list[StepResult], Meta(description="Those that ended, in that order.")]]
     warning: NotRequired[str]
@@ -204,6 +209,23 @@ class WatchedRun(RunResultDocument):
 
     started: str
     stopping: str | None
+
+
+class ReadyRun(TypedDict):
+    """A run that `gert resume --ready` resumed, or could not.
+
+    status: how it ended; `waiting` if it waits for other approvals; `busy` if another process drove or resumed it;
+        `skipped` if it cannot be resumed here; `error` if resuming it failed
+    reason: why it did not complete
+    tickets: the approvals it waits for
+    """
+
+    run_id: str
+    runbook_name: str | None
+    status: Literal["completed", "failed", "error", "cancelled", "waiting", "busy", "skipped"]
+    outcome: OutcomeDocument | None
+    reason: str | None
+    tickets: list[str]
 
 
 class StartedRun(TypedDict):
@@ -292,7 +314,11 @@ class InDoubtCall(TypedDict):
 
 
 class StatusFacts(TypedDict):
-    """What a ledger says of the status of a run, in the same form for every kind of run."""
+    """What a ledger says of the status of a run, in the same form for every kind of run.
+
+    blocked_on: what it waits for; of several tickets the first
+    tickets: all approvals that a runbook run waits for
+    """
 
     run_id: str
     kind: str
@@ -303,6 +329,7 @@ class StatusFacts(TypedDict):
     updated_at: str | None
     outcome: OutcomeDocument | None
     blocked_on: str | None
+    tickets: list[AwaitedTicket]
     failure_reason: str | None
     failed_step: str | None
     in_doubt: list[InDoubtCall]

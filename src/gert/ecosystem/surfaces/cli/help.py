@@ -66,7 +66,9 @@ def _runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[
 
 
 def _tickets(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """The open tickets."""
+    """The open tickets; the runs where `--all` takes one."""
+    if ctx.params.get("everything"):
+        return _runs(ctx, param, incomplete)
     return _of_ledger(ctx, incomplete, "what the last run waits for", lambda runs: runs.open_tickets)
 
 

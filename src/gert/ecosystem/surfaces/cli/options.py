@@ -72,14 +72,18 @@ def named_run(command: _Command, *, is_required: bool = True) -> _Command:
     return cast("_Command", click.argument("run_id", metavar="[RUN]", required=False)(_RUN(named)))
 
 
+def require_run(found: str | None) -> str:
+    """The run that was named; UsageError where none was."""
+    if found is None:
+        raise UsageError("expected a run", hint="name a run by its id, a unique prefix of it, or `last`")
+    return found
+
+
 def _one_run(argument: str | None, option: str | None) -> str:
     """The run that an argument or --run names; UsageError where both do, or neither."""
     if argument is not None and option is not None:
         raise UsageError("the run is named twice", hint="pass it as an argument or with --run")
-    found = argument if argument is not None else option
-    if found is None:
-        raise UsageError("expected a run", hint="name a run by its id, a unique prefix of it, or `last`")
-    return found
+    return require_run(argument if argument is not None else option)
 
 
 @contextmanager

@@ -298,7 +298,7 @@ class Version(TypedDict):
 
 
 _RUN: Final = (runs.RunResultDocument,)
-_TICKET: Final = (approvals.AnsweredTicket,)
+_TICKET: Final = (approvals.AnsweredTicket, list[approvals.AnswerOfSeveral])
 _CURATED: Final = (Curated,)
 _VERIFIED: Final = (reports.VerifiedRun, reports.VerifiedLedger)
 _SENT: Final = (runs.Sent,)
@@ -308,7 +308,7 @@ RESULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "init": (NewProject,),
     "exec": (*_RUN, runs.StartedRun),
     "watch": (runs.WatchedRun,),
-    "resume": _RUN,
+    "resume": (*_RUN, list[runs.ReadyRun]),
     "rerun": _RUN,
     "run list": (list[runs.RunRow],),
     "run show": (runs.ShownRunbookRun, ShownAgentRun, runs.ShownExecution),

@@ -100,9 +100,11 @@ def test_a_rejection_decides_the_ticket(project: Project) -> None:
         "objection": None,
         "status": "pending",
         "approvals": 0,
+        "counted": 0,
         "min_approvers": 3,
         "resume": "gert resume run-1",
-        "signature_checked_here": True,
+        "signed": False,
+        "signature_checked_here": False,
     }
 
 
@@ -261,9 +263,11 @@ def test_the_list_shows_what_waits_and_all_shows_everything(project: Project) ->
     project.gert("approve", file.id, "--as", "bob").ended(0)
     lines = project.gert("approvals", "list").ended(0).out.splitlines()
     assert lines[0].split() == ["TICKET", "RUNBOOK", "STEP", "RISK", "ASKED", "BY", "SINCE", "EXPIRES", "ANSWERS"]
-    assert len(lines) == 3
-    assert lines[1].split()[:5] == [file.id, "restart-service", "restart", "high", "ann"]
-    assert lines[1].endswith("0/2 (+1 received)")
+    assert len(lines) == 5
+    assert lines[1].startswith(late.id)
+    assert lines[2].split()[:5] == [file.id, "restart-service", "restart", "high", "ann"]
+    assert lines[2].endswith("0/2 (+1 received)")
+    assert lines[4] == f"{late.id} expired at {late.ticket.expires_at}; `gert resume run-3` applies it"
     everything = json.loads(project.gert("approvals", "list", "--all", "--json").ended(0).out)
     assert {each["ticket_id"]: each["status"] for each in everything} == {
         file.id: "pending",

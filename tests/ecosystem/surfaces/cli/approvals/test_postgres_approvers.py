@@ -87,6 +87,13 @@ def test_the_role_of_an_approver_lists_shows_and_approves(shared: Shared) -> Non
     assert response["data"]["received_at"]
 
 
+def test_the_role_of_an_approver_answers_all_tickets_of_a_run(shared: Shared) -> None:
+    run = shared.waiting()
+    shared.approver("approve", run["run_id"], "--all", *SIGN, MINE=ANN).ended(0)
+    ran = shared.owner("resume", "--ready", "--json").ended(0)
+    assert [(each["run_id"], each["status"]) for each in json.loads(ran.out)] == [(run["run_id"], "completed")]
+
+
 def test_the_role_of_an_approver_rejects_without_a_key(shared: Shared) -> None:
     run = shared.waiting()
     shared.approver("reject", run["pending"][0]["ticket_id"], "--as", "bob").ended(0)

@@ -308,6 +308,8 @@ class TestCompletion:
         for words in (["approve"], ["reject"], ["approvals", "show"], ["resume", "--ticket"]):
             assert completed(project, *words, "") == ["last", ticket], words
             assert completed(project, *words, ticket[:10]) == [ticket], words
+        assert completed(project, "approve", ticket, ticket[:10]) == [ticket]
+        assert completed(project, "approve", "--all", ticket[:10]) == [ticket.rpartition("-")[0]]
         project.gert("approve", "last").ended(0)
         project.gert("resume", "last", "--ticket", "last").ended(0)
         assert completed(project, "approve", "") == ["last"]

@@ -101,6 +101,15 @@ class Console:
         shown = (row.rstrip() for line in text.split("\n") for row in self._wrapped(line))
         self._write("".join(f"{begin}{row}{end}\n" for row in shown))
 
+    def warn(self, text: str) -> None:
+        """Show a warning; within a dialogue of another step at once, so that nothing waits for that."""
+        is_free = not self._lock.locked()
+        if is_free and self._begin is not None:
+            self._begin()
+        self.say(f"warning: {text}", "yellow")
+        if is_free and self._end is not None:
+            self._end()
+
     async def line(self, prompt: str | None = None, *, hidden: bool = False, fresh: bool = False) -> str | None:
         """Ask for one line without its end; None where no more come.
 

@@ -11,7 +11,7 @@ from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import resume_command, ticket_document
 from gert.ecosystem.surfaces.cli.commands.approvals.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.options import LedgerChoice, ledger_options, named_run
-from gert.ecosystem.surfaces.cli.render.governance.ticket_text import HEADINGS, SPARE, about, answered_text, row
+from gert.ecosystem.surfaces.cli.render.governance.ticket_text import HEADINGS, SPARE, about, due_text, row
 from gert.ecosystem.surfaces.cli.render.output import print_error, print_json, print_line, print_lines
 from gert.ecosystem.surfaces.cli.render.table import print_table
 
@@ -33,7 +33,7 @@ _DROP_BOX = click.option("--drop-box", metavar="DIR", help="Requests in this dro
 @partial(named_run, is_required=False)
 @ledger_options
 def list_(everything: bool, drop_box: str | None, run_id: str | None, ledger: LedgerChoice, as_json: bool) -> int:
-    """List the open tickets, oldest first.
+    """List the open tickets, oldest first; also expired ones until their run is resumed.
 
     RUN is the id of a run, a unique prefix of it, or `last` (default: all runs).
     """
@@ -46,7 +46,8 @@ def list_(everything: bool, drop_box: str | None, run_id: str | None, ledger: Le
         print_table(headings, [row(view, found.now, with_status=everything) for view in found.views], SPARE)
         for view in found.views:
             if (resume := _resume(found, view)) is not None:
-                print_line(f"{view.id} is {answered_text(resume)}")
+                said = due_text(resume, None if view.is_answered else view.ticket.expires_at)
+                print_line(f"{view.id} {'is ' if view.is_answered else ''}{said}")
     else:
         print_line("there are no tickets" if everything else "nothing waits for approval")
     for problem in found.problems:
@@ -74,8 +75,8 @@ def show(ticket: str, drop_box: str | None, ledger: LedgerChoice, as_json: bool)
 
 
 def _resume(found: Listed, view: TicketView) -> str | None:
-    """The command that resumes the run of an answered ticket, where no process drives it."""
-    is_left = view.is_answered and view.run_id in found.undriven
+    """The command that resumes the run of an answered or expired ticket, where no process drives it."""
+    is_left = view.status == "pending" and view.is_due(found.now) and view.resumes in found.undriven
     return resume_command(view, found.words) if is_left else None
 
 

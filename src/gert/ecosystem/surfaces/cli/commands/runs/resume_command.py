@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -33,7 +33,13 @@ _OPTIONS: Final = (
 )
 
 
-def redrive_command(prepare: Callable[..., Begin]) -> Callable[..., int]:
+class Batch(NamedTuple):
+    """Several runs to drive, which show their results themselves."""
+
+    drive: Callable[..., int]
+
+
+def redrive_command(prepare: Callable[..., Begin | Batch]) -> Callable[..., int]:
     """Make a command of a function that prepares a redrive; the shared options reach it as options of the host."""
 
     @wraps(prepare)
@@ -55,6 +61,8 @@ def redrive_command(prepare: Callable[..., Begin]) -> Callable[..., int]:
             approvals=approval_mode(waits=waits, detach=detach),
             **own,
         )
+        if isinstance(redrive, Batch):
+            return redrive.drive(as_json=as_json)
         results = StepResults() if as_json else None
         executed = drive_in_view(redrive, results, as_json=as_json, quiet=quiet, verbose=verbose)
         return show(executed, as_json=as_json, quiet=quiet, results=results, fail_on=failing)

@@ -8,17 +8,14 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.variables import given_values
-from gert.ecosystem.host.run.observer import SilentObserver
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.watch import Round, Watch, WatchOptions
 from gert.ecosystem.surfaces.cli.commands.runs.exec import checked_actor
+from gert.ecosystem.surfaces.cli.live.unsent import Unsent
 from gert.ecosystem.surfaces.cli.options import categories_of, seconds_of
 from gert.ecosystem.surfaces.cli.render.output import print_json_line, print_line
-from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, LONGEST_NAME, clip, elapsed
+from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, FAILED, GOOD, LONGEST_NAME, clip, elapsed
 from gert.errors import Exit, UsageError
-from gert.kernel.events.envelope import Envelope
-from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import WebhookSent
 from gert.kernel.foundation.text import path_text
 
 WIDTH: Final = len("escalated (unknown_failure)")
@@ -105,7 +102,7 @@ def command(
 
 
 async def _watch(options: WatchOptions, show: "_Lines") -> Round | None:
-    unsent = _Unsent()
+    unsent = Unsent()
 
     def ended(done: Round) -> None:
         show.round(done)
@@ -152,24 +149,6 @@ class _JsonLines(_Lines):
         }
         print_json_line(said)
         sys.stdout.flush()
-
-
-class _Unsent(SilentObserver):
-    """Collects webhooks that were not delivered; everything else of a run is in its trace."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-
-    def said(self, event: Envelope, payload: Payload) -> None:
-        """Keep a failed delivery."""
-        if isinstance(payload, WebhookSent) and not payload.delivered:
-            self._lines.append(f"{clip(payload.url, LONGEST_NAME)}: {clip(payload.error or 'not delivered')}")
-
-    def show(self) -> None:
-        """Print the failed deliveries, after the line of their run."""
-        lines, self._lines = self._lines, []
-        for line in lines:
-            click.echo(f"{click.style('warning:', fg=DOUBTFUL)} webhook not delivered to {line}", err=True)
 
 
 def _result(executed: Executed) -> tuple[str, str, str]:

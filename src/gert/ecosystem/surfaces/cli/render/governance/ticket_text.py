@@ -1,13 +1,12 @@
 """Tickets as text: rows of a list, everything about one ticket, and the result of a response."""
 
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
 import click
 
-from gert.ecosystem.host.approvals.respond import Answered, Received, TicketView, summary
+from gert.ecosystem.host.approvals.respond import Given, Received, TicketView, summary
 from gert.ecosystem.host.approvals.ticket_document import resume_command
 from gert.ecosystem.surfaces.cli.render.output import plural, print_lines
 from gert.ecosystem.surfaces.cli.render.table import Cell
@@ -32,7 +31,7 @@ def row(view: TicketView, now: datetime, *, with_status: bool) -> list[Cell]:
         (request.risk_level, RISKS.get(request.risk_level)),
         request.requested_by or "the kernel",
         _ago(view.ticket.created_at, now),
-        _ahead(view.ticket.expires_at, now) if status == "pending" else "",
+        _ahead(view.ticket.expires_at, now) if view.status == "pending" else "",
         f"{view.approvals}/{view.needed}{_received(view)}",
     ]
     return [*cells, (status, COLOURS[status])] if with_status else cells
@@ -41,7 +40,7 @@ def row(view: TicketView, now: datetime, *, with_status: bool) -> list[Cell]:
 def about(view: TicketView, now: datetime, resume: str | None) -> Iterator[str]:
     """Everything the ledger has about a ticket, line by line.
 
-    resume: the command that resumes its run, where the ticket is answered and no process drives the run
+    resume: the command that resumes its run, where the ticket is answered or expired and no process drives the run
     """
     status = view.status_at(now)
     yield f"ticket {click.style(view.id, bold=True)}: {click.style(status, fg=COLOURS[status])}"
@@ -56,17 +55,18 @@ def about(view: TicketView, now: datetime, resume: str | None) -> Iterator[str]:
     yield from (f"  {f'{name}:'.ljust(15)}{printable(value)}" for name, value in rows)
     yield from (f"    {_response(each, view)}" for each in view.responses)
     if resume is not None:
-        yield f"  {answered_text(resume)}"
+        yield f"  {due_text(resume, None if view.is_answered else ticket.expires_at)}"
     if view.notes:
         yield "  notes:"
     yield from (f"    {printable(note)}" for note in view.notes)
 
 
-def outcome(answered: Answered, approved: bool, words: str | None, *, is_unverified: bool = False) -> Iterator[str]:
-    """The result of a response, and what to do next.
+def outcome(given: Given, approved: bool, words: str | None) -> Iterator[str]:
+    """The result of a response.
 
-    words: the options that name the ledger, for the command that resumes the run; None in a drop box
+    words: the options that name the ledger; None in a drop box
     """
+    answered = given.answered
     view, word = answered.view, "approval" if approved else "rejection"
     if answered.objection is not None:
         yield f"{click.style('not counted:', fg='red')} {printable(answered.objection)}"
@@ -74,27 +74,51 @@ def outcome(answered: Answered, approved: bool, words: str | None, *, is_unverif
     if words is None:
         yield f"{click.style('received:', fg='yellow')} your {word} is in the drop box; its owner's run collects it"
         return
-    given = sum(1 for each in view.expected if each.approved)
-    how_many = f", {given} of {view.needed} needed" if approved else ""
+    how_many = f", {view.given} of {view.needed} needed" if approved else ""
     closed = f"; the ticket is {view.status}" if view.status != "pending" else ""
     yield f"{click.style('received:', fg='green')} your {word}{how_many}{closed}"
-    if is_unverified:
+    if given.is_unverified:
         yield "no key to verify your signature is set here: the run verifies it before it counts"
         if not approved:
             yield "a rejection needs no signature: it also counts without --key"
-    if view.ticket.request.run_kind == "agent":
-        yield "the agent takes it when it runs the step again"
-        parent = view.ticket.request.extensions.get("parent_run_id")
-        if isinstance(parent, str):
+
+
+def following(given: Iterable[Given], words: str | None) -> Iterator[str]:
+    """What to do after responses: how their runs continue, each said once.
+
+    words: the options that name the ledger, for the commands that resume runs; None in a drop box
+    """
+    resume: dict[str, list[str]] = {}
+    for each in given:
+        answered, view = each.answered, each.answered.view
+        command = [resume_command(view, words or "")] if view.resumes is not None else []
+        if answered.objection is not None:
+            sentence = _LATE if answered.is_late and command else None
+        elif view.ticket.request.run_kind == "agent":
+            sentence = _AGENT
+        else:
+            sentence = _DETACHED if answered.is_decided or each.is_unverified else None
+        if sentence is not None and words is not None:
+            resume.setdefault(sentence, []).extend(command)
+    for sentence, commands in resume.items():
+        yield sentence
+        if sentence == _AGENT and commands:
             yield "if it is a step of a detached run, resume that with:"
-            yield f"  {printable(shlex.join(['gert', 'resume', parent]))}{printable(words)}"
-    elif answered.is_decided or is_unverified:
-        yield "a waiting run continues by itself; resume a detached run with:"
-        yield f"  {printable(resume_command(view, words))}"
+        yield from (f"  {printable(command)}" for command in dict.fromkeys(commands))
 
 
-def answered_text(resume: str) -> str:
-    """What to do about a ticket that is answered, and whose run no process drives."""
+_DETACHED: Final = "a waiting run continues by itself; resume a detached run with:"
+_AGENT: Final = "the agent takes it when it runs the step again"
+_LATE: Final = "a waiting run applies the timeout by itself; for a detached run, this does:"
+
+
+def due_text(resume: str, expired_at: str | None) -> str:
+    """What to do about a ticket that is answered or expired, and whose run no process drives.
+
+    expired_at: when it expired; None if it is answered
+    """
+    if expired_at is not None:
+        return f"expired at {expired_at}; `{printable(resume)}` applies it"
     return f"answered; resume the run with `{printable(resume)}`"
 
 

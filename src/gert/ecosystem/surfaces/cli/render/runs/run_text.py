@@ -8,7 +8,8 @@ from typing import Any, Final, get_args
 import click
 import msgspec
 
-from gert.ecosystem.host.approvals.ticket_document import request_document
+from gert.ecosystem.host.approvals.respond import TicketView
+from gert.ecosystem.host.approvals.ticket_document import pending_document
 from gert.ecosystem.host.config.variables import again_words
 from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts, in_doubt_facts, outcome_facts
@@ -17,7 +18,7 @@ from gert.ecosystem.host.runs.logs import logs_command
 from gert.ecosystem.host.runs.row import run_row
 from gert.ecosystem.host.shapes.runs import OutcomeDocument, RunRow, StatusFacts
 from gert.ecosystem.surfaces.cli.live.output_lines import FailureTail
-from gert.ecosystem.surfaces.cli.render.governance.ticket_text import answered_text
+from gert.ecosystem.surfaces.cli.render.governance.ticket_text import due_text
 from gert.ecosystem.surfaces.cli.render.output import folded, near_path, plural
 from gert.ecosystem.surfaces.cli.render.table import Cell
 from gert.ecosystem.surfaces.cli.render.text import (
@@ -71,8 +72,7 @@ COLOURS: Final = {
 def row(entry: ListedRun, now: datetime) -> list[Cell]:
     """One run in a list."""
     said = run_row(entry)
-    is_answered = any(view.is_answered for view in entry.tickets) and not entry.is_driven
-    waits = f" ({'answered' if is_answered else plural(len(entry.tickets), 'ticket')})" if entry.tickets else ""
+    waits = f" ({_waits(entry)})" if entry.tickets else ""
     agent = entry.kind == "agent"
     execution = entry.head.runner
     name = execution.skill_id if execution is not None else said["runbook_name"] or ("" if agent else "?")
@@ -87,6 +87,24 @@ def row(entry: ListedRun, now: datetime) -> list[Cell]:
         str(entry.events),
         elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "",
     ]
+
+
+def _waits(entry: ListedRun) -> str:
+    """What the tickets of a run are, in a word."""
+    if not entry.is_driven and any(view.is_answered for view in entry.tickets):
+        return "answered"
+    is_late = not entry.is_driven and any(entry.expired_at(view) for view in entry.tickets)
+    return "expired" if is_late else plural(len(entry.tickets), "ticket")
+
+
+def ticket_rows(entry: ListedRun) -> Iterator[tuple[str, str]]:
+    """What a run waits for: each ticket, what to do about it, and what went wrong with it, under titles."""
+    for view in entry.tickets:
+        status: str = view.status
+        if not entry.is_driven and (view.is_answered or entry.expired_at(view)):
+            status = due_text(_resume(entry), entry.expired_at(view))
+        yield ("waits for", f"ticket {view.id} of `{view.ticket.request.place}`: {status}")
+        yield from (("note", note) for note in view.notes)
 
 
 def _result(entry: ListedRun, said: RunRow) -> Cell:
@@ -116,17 +134,7 @@ def as_document(entry: ListedRun) -> dict[str, Any]:
         **{name: start.get(name) for name in hashes},
         "inputs": start.get("inputs", {}),
         "input_sources": start.get("input_sources", {}),
-        "pending": [
-            {
-                "ticket_id": view.id,
-                "status": view.status,
-                "answered": view.is_answered,
-                "created": view.ticket.created_at,
-                "expires_at": view.ticket.expires_at,
-                **request_document(view.ticket.request),
-            }
-            for view in entry.tickets
-        ],
+        "pending": [pending_document(view, entry.now) for view in entry.tickets],
         "in_doubt": in_doubt_facts(entry),
         "last_event": entry.last,
         "end": {
@@ -171,9 +179,7 @@ def about(entry: ListedRun, now: datetime, printed: Mapping[str, str], *, interr
     yield from (_line(title, value) for title, value in rows if value)
     yield from _inputs(said)
     yield from _end(entry, said, printed, interrupted=interrupted)
-    for each in said["pending"]:
-        status = answered_text(_resume(entry)) if each["answered"] and not entry.is_driven else each["status"]
-        yield _line("waits for", f"ticket {each['ticket_id']} of `{path_text(each['path'])}`: {status}")
+    yield from (_line(title, value) for title, value in ticket_rows(entry))
     yield from _in_doubt(entry)
     yield from (_line("next", command) for command in said["next"])
 
@@ -186,7 +192,8 @@ def about_status(entry: ListedRun, facts: StatusFacts, printed: Mapping[str, str
         ("tenant", facts["tenant_id"]),
         ("events", f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}"),
         ("paused for", ", ".join(agent_facts(entry).get("pauses", ())) or None),
-        ("waits for", facts["blocked_on"]),
+        ("waits for", facts["blocked_on"] if not entry.tickets else None),
+        *ticket_rows(entry),
     ]
     yield from (_line(title, value) for title, value in rows if value is not None)
     yield from _outcome(facts["outcome"])
@@ -243,12 +250,17 @@ def commands(entry: ListedRun) -> Iterator[str]:
     elif entry.status == "running":
         yield f"gert run tail {entry.run_id} --follow{where}"
     elif entry.status in ("waiting", "cut-off"):
-        yield from (f"gert approve {view.id}{where}" for view in entry.tickets if not view.waiting)
+        yield from (f"gert approve {view.id}{where}" for view in _answerable(entry))
         yield _resume(entry)
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
     elif entry.status != "completed" and entry.started_with is not None and not entry.is_trial:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
         yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}{_secrets(entry)}"
+
+
+def _answerable(entry: ListedRun) -> list[TicketView]:
+    """The tickets that wait for their first answer."""
+    return [view for view in entry.tickets if not view.waiting and entry.expired_at(view) is None]
 
 
 def _resume(entry: ListedRun) -> str:
