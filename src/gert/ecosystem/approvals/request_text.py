@@ -14,7 +14,6 @@ from gert.kernel.governance.approval import ApprovalRequest
 
 _MAX_SHOWN: Final = 2000
 _MAX_TITLE: Final = 100
-_MAX_ASKED: Final = 40
 _MAX_REMINDER: Final = 400
 _MAX_COMMAND: Final = 64 * 1024
 """A command is shown whole; a longer one cannot be read by a person."""
@@ -70,9 +69,9 @@ def reminder(request: ApprovalRequest, *, number: str | None = None) -> Iterator
     yield StyledLine(f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_REMINDER, _ABOVE)}", "cyan")
 
 
-def name_of(request: ApprovalRequest) -> str:
-    """The step for a question: short, its item can be told from others."""
-    return cut_middle(exact_line(request.place), _MAX_ASKED)
+def name_of(request: ApprovalRequest, width: int) -> str:
+    """The step in so many columns."""
+    return cut_middle(exact_line(request.place), width)
 
 
 def _what_runs(request: ApprovalRequest) -> tuple[str, Any]:

@@ -31,6 +31,10 @@ _STALE: Final = timedelta(minutes=1)
 _MOST_TOGETHER: Final = 20
 """More requests at once cannot be read before they are approved."""
 
+_SHORT: Final = 12
+_LONG: Final = 120
+"""Columns of the name of a step in a question at least, and of a question where no terminal shows it."""
+
 _ARRIVAL: Final = 0.1
 _MOST_WAITS: Final = 5
 """Seconds without a new request of the same loop, and how often to wait for that."""
@@ -257,14 +261,9 @@ class TerminalApprovals:
         return None
 
     async def _verdict(self, approver: str, ask: AwaitApproval, others: list[AwaitApproval]) -> Response | None:
-        count = len(others) + 1
-        # A person may look at another item on the screen: the question names the one that it is about.
-        one = f"y/n = only {_number(1, count)}, `{name_of(ask.request)}`" if others else "y/N"
         asked = 0
         while asked < ATTEMPTS:
-            # What a person could not see is not approved with the rest.
-            every = f"a = all {count}, " if others and not self._unseen else ""
-            answer = await self._line(f"approve? [{one}, {every}? = more; a reason may follow]: ")
+            answer = await self._line(self._question(ask, len(others) + 1))
             word, _, reason = answer.strip().partition(" ")
             word = word.lower()
             if self._console.width < self._width:
@@ -288,6 +287,17 @@ class TerminalApprovals:
             asked += 1
             self._console.say("  answer y to approve or n to reject; a reason may follow")
         return None
+
+    def _question(self, ask: AwaitApproval, count: int) -> str:
+        """The question; of several requests it names the one that `y` and `n` decide: another may stand above it."""
+        if count == 1:
+            return "approve? [y/N, ? = more; a reason may follow]: "
+        # What a person could not see is not approved with the rest.
+        every = f"a = all {count}, " if not self._unseen else ""
+        begun, end = f"approve? [y/n = only {_number(1, count)}, `", f"`, {every}? = more]: "
+        # On one row, because the lines of other items are inserted above the last row.
+        room = (self._console.width or _LONG) - len(begun) - len(end) - len("y ok")
+        return f"{begun}{name_of(ask.request, max(room, _SHORT))}{end}"
 
     async def _line(self, prompt: str) -> str:
         answer = await self._console.line(prompt, fresh=True)
