@@ -90,12 +90,9 @@ def _reached(expected: Expectations, seen: RunObservation) -> Iterator[Differenc
             yield Difference("must_not_reach", f"`{name}` not to be reached", "that it was reached", _route(seen))
         elif absent := next((each for each in absent_items(name, seen.loops) if each.is_impossible), None):
             # It would pass, whatever the loop does.
-            hint = (
-                "the loop has keys: name an item by its key" if is_index(absent.item) else "name an item by its index"
-            )
-            yield Difference(
-                "must_not_reach", f"`{name}` to be an item of `{absent.loop}`", f"that {absent.found}", hint
-            )
+            hint = f"name an item by its {'key' if is_index(absent.item) else 'index'}"
+            wanted = f"`{name}` to be an item of `{absent.loop}`"
+            yield Difference("must_not_reach", wanted, f"that {absent.found}", hint)
 
 
 def absence_notes(expected: Expectations, seen: RunObservation) -> Iterator[str]:
