@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,12 +11,14 @@ import msgspec
 import pytest
 from tests.ecosystem.host.people import LIMIT, Stdin, a_terminal, at_terminal, piped
 
-from gert.ecosystem.approvals.request_text import summary
+from gert.ecosystem.approvals.request_text import summary, whole
 from gert.ecosystem.approvals.terminal import NO_INPUT, TerminalApprovals
 from gert.ecosystem.host.run.world.console import Console
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval
 from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.events.path import item
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.columns import column_count
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.governance.approval import ApprovalRequest, Response
 
@@ -289,15 +292,23 @@ def screens(asked: ApprovalRequest, *said: str) -> list[list[str]]:
     return [part.splitlines()[-24:] for part in parts[: len(said)]]
 
 
-def test_more_shows_the_other_facts_and_no_preview_that_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_shows_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
-    preview = "\n".join(f"line {number}" for number in range(150))
-    first, second = screens(request(command=COMMAND, preview=preview, preview_command=("ls",)), "?", "n")
-    assert "    │ line 149" in first
-    assert not any("│ line" in row for row in second)
-    for fact in ("run:", "target:", "asked by:", "request:"):
-        assert any(row.strip().startswith(fact) for row in second), fact
-    assert second[-1] == "  command:       rm -rf /srv"
+    asked = request(command=COMMAND, preview="line 1\nline 2", preview_command=("ls",))
+    _, second = screens(asked, "?", "n")
+    found = [row.strip().partition(":")[0] for row in second]
+    for fact in ("approval needed for step `restart`", "preview", "│ line 1", "│ line 2", "run", "target", "command"):
+        assert found.count(fact) == 1, fact
+    assert second[-2:] == ["  step:          `restart`: Restart it", "  command:       rm -rf /srv"]
+
+
+def test_more_shows_a_long_command_whole_and_its_beginning_where_the_question_is() -> None:
+    asked = request(command={"program": "echo", "arguments": ["x" * 1000, "END"]})
+    shown = [line.text for line in whole(asked)]
+    commands = [text for text in shown if text.startswith("  command:")]
+    assert len(commands) == 2
+    assert commands[0].endswith("END")
+    assert commands[1].endswith("more characters; they are above)")
 
 
 def test_more_shows_a_preview_that_was_cut_before_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +317,7 @@ def test_more_shows_a_preview_that_was_cut_before_the_facts(monkeypatch: pytest.
     asked = request(command=COMMAND, preview=preview, preview_command=("ls",))
     _, second = screens(asked, "?", "n")
     assert any(row.strip().startswith("asked by:") for row in second)
-    assert "    │ line 299" in [*summary(asked, whole=True)]
+    assert "    │ line 299" in [line.text for line in whole(asked)]
 
 
 def test_a_prompt_that_leaves_the_screen_repeats_the_step_and_its_title(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,17 +334,20 @@ class TestTwentyItemsOfALoop:
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
 
-    def asked(self, *said: str) -> tuple[list[ApprovalAnswer], list[list[str]]]:
+    def asked(self, *said: str, names: Sequence[object] = range(20), of: int = 20) -> tuple[list[Any], list[list[str]]]:
         """The answers, and the rows above each question."""
         asks = [
             AwaitApproval(
                 key=f"k{at}",
-                path=f"restart[{at}]",
+                path=item("restart", str(name)),
                 step_id="restart",
                 ticket_id=f"t{at}",
-                request=request(path=f"restart[{at}]", command={"program": "rm", "arguments": [f"file-{at}"]}),
+                items=of,
+                request=request(
+                    path=item("restart", str(name)), command={"program": "rm", "arguments": [f"file-{name}"]}
+                ),
             )
-            for at in range(20)
+            for at, name in enumerate(names)
         ]
 
         async def every(console: Console) -> list[ApprovalAnswer]:
@@ -348,7 +362,7 @@ class TestTwentyItemsOfALoop:
         _, [first, *_] = self.asked("n", *["?", "a"])
         assert len(first) < 24
         assert first[1] == "20 approvals needed for the items of `restart`"
-        numbers = [int(row.split(".")[0]) for row in first if re.match(r"\d+\. ", row)]
+        numbers = [int(row.split()[0]) for row in first if re.match(r"\d+ of 20: ", row)]
         assert numbers == [*range(1, numbers[-1] + 1)]
         more = f"… {20 - numbers[-1]} more; ? shows them, then `a` approves all 20"
         assert [row for row in first if row.startswith("…")] == [more]
@@ -357,18 +371,65 @@ class TestTwentyItemsOfALoop:
         answers, [first, question, *_] = self.asked("a", "a go")
         assert all([each.approved for each in answer.responses] == [True] for answer in answers)
         assert "a = all" not in question[0]
-        assert question[0].endswith("  not all of them were shown: read the others, and answer then")
+        [refused] = [
+            row for row in question if row.endswith("not all of them were shown: read the others, and answer then")
+        ]
+        assert refused
         commands = [row.split()[-1] for row in [*first, *question] if row.startswith("  command:")]
         assert {f"file-{at}" for at in range(20)} == set(commands)
         # What `y` and `n` decide stands where the question is.
-        assert question[-2:] == ["  1. step:       `restart[0]`: Restart it", "  command:       rm file-0"]
+        assert question[-2:] == ["  1 of 20:       `restart[0]`: Restart it", "  command:       rm file-0"]
 
     def test_a_question_mark_shows_the_others_and_then_the_other_facts(self) -> None:
         answers, [_, others, facts, *_] = self.asked("?", "?", "a")
         assert len(answers) == 20
-        assert any(row.startswith("20. ") for row in others)
-        assert facts[0].startswith("[y/n = item 1 only, a = all 20, ? = more")
+        assert any(row.startswith("20 of 20: ") for row in others)
+        assert facts[0].startswith("[y/n = only 1 of 20, `restart[0]`, a = all 20, ? = more")
         assert sum(row.strip().startswith("asked by:") for row in facts) == 20
+
+    def test_what_yes_approves_stands_last_and_is_named_by_the_question(self) -> None:
+        answers, [_, facts, question, *_] = self.asked("?", "y", "n", names=["keep.log", "remove.log"], of=2)
+        assert facts[-2:] == ["  1 of 2:        `restart[keep.log]`: Restart it", "  command:       rm file-keep.log"]
+        assert question[0].startswith("[y/n = only 1 of 2, `restart[keep.log]`, a = all 2")
+        assert [row for row in facts if row.startswith(("1 of 2: ", "2 of 2: "))] == [
+            "2 of 2: `restart[remove.log]`: Restart it",
+            "1 of 2: `restart[keep.log]`: Restart it",
+        ]
+        assert [each.responses[0].approved for each in answers] == [True, False]
+
+    @pytest.mark.parametrize(
+        ("name", "shown"),
+        [
+            pytest.param("/var/log/app/" + "d/" * 40 + "a.log", "restart[/v…d/d/a.log]", id="a long one"),
+            pytest.param("日" * 60, "restart[日…日日日日]", id="wide characters"),
+            pytest.param("a\x1b[2J\u202eb", "restart[a�[2J�b]", id="escapes"),
+        ],
+    )
+    def test_the_name_in_the_question_is_short_and_printable(self, name: str, shown: str) -> None:
+        _, parts = self.asked("n", "n", names=[name, "b"], of=2)
+        question = f"approve? {parts[1][0]}"
+        assert question.startswith(f"approve? [y/n = only 1 of 2, `{shown}`, a = all 2, ? = more]: "), question
+        assert column_count(question) < 80
+
+    def test_items_that_are_not_asked_about_yet_are_announced(self) -> None:
+        _, [first, _, second, *_] = self.asked("?", "a", names=range(16), of=26)
+        more = "  more:          up to 10 of the loop's 26 items may need approval later"
+        assert more in first
+        assert more not in second
+
+    def test_the_last_items_announce_no_more(self) -> None:
+        _, parts = self.asked("n", "n", names=range(2), of=2)
+        assert not any(row.startswith("  more:") for part in parts for row in part)
+
+    def test_items_that_are_asked_about_one_by_one_count_down(self) -> None:
+        async def each(console: Console) -> None:
+            port = approvals(console)
+            for at in range(3):
+                path = f"restart[{at}]"
+                await port.wait(msgspec.structs.replace(waiting(request(path=path)), path=path, items=3))
+
+        _, shown = at_terminal(each, *[("approve? ", "n\n")] * 3)
+        assert re.findall(r"up to (\d) of", shown) == ["2", "1"]
 
 
 def test_a_preview_that_printed_nothing_says_so() -> None:

@@ -9,7 +9,8 @@ from tests.kernel.scenario.plays import call, expectations, play, program, scena
 
 from gert.errors import PatternError
 from gert.kernel.events.path import item
-from gert.kernel.scenario.expect import differences, literal, matches
+from gert.kernel.scenario.expect import absence_notes, differences, literal, matches
+from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.scenario.update import updates
 
 PLAIN = st.recursive(
@@ -240,3 +241,59 @@ def test_what_is_long_is_cut_and_what_could_steer_a_terminal_is_not_shown() -> N
     (only,) = differences(expectations(expected_outputs={"x": "z"}), seen, script.missing)
     assert "\x1b" not in str(only)
     assert len(str(only)) < 1000
+
+
+def looped(key: str | None, over: list[str]) -> RunObservation:
+    """A run of a loop `delete` in the group `grp`."""
+    block = {"as": "each", "over": over} | ({"key": key} if key else {})
+    group = {"id": "grp", "type": "group", "steps": [call("delete", for_each=block)]}
+    _, seen, _ = play(program(group), scenario(tool_responses={"delete": {"stdout": "x=1"}}))
+    return seen
+
+
+KEYED = ("{{ .each }}", ["/l/a.log", "/l/b.log"])
+
+
+@pytest.mark.parametrize(
+    ("loop", "name", "found", "hint"),
+    [
+        (KEYED, "delete[0]", "that it had `/l/a.log`, `/l/b.log`", "name an item by its key"),
+        (KEYED, "grp/delete[7]", "that it had `/l/a.log`, `/l/b.log`", "name an item by its key"),
+        ((None, ["a", "b"]), "delete[a]", "that it had `0` to `1`", "name an item by its index"),
+    ],
+)
+def test_an_item_that_cannot_be_reached_meets_no_expectation(
+    loop: tuple[str | None, list[str]], name: str, found: str, hint: str
+) -> None:
+    seen = looped(*loop)
+    expected = expectations(must_not_reach=[name])
+    [difference] = differences(expected, seen, [])
+    assert (difference.expected, difference.found) == (f"`{name}` to be an item of `delete`", found)
+    assert difference.hint == hint
+    assert list(absence_notes(expected, seen)) == []
+
+
+@pytest.mark.parametrize(
+    ("loop", "name", "had"),
+    [
+        (KEYED, "delete[b.log]", "`/l/a.log`, `/l/b.log`"),
+        (KEYED, "delete[%2Fl%2Fzzz.log]", "`/l/a.log`, `/l/b.log`"),
+        (("{{ .each }}", ["80", "443"]), "delete[0]", "`80`, `443`"),
+        (("{{ .each }}", [f"k{at}" for at in range(9)]), "grp/delete[x]", "`k0`, `k1`, `k2` and 6 more"),
+        ((None, ["a", "b"]), "delete[2]", "`0` to `1`"),
+        ((None, ["a"]), "delete[2]", "`0`"),
+        ((None, []), "delete[0]", "none"),
+    ],
+)
+def test_an_item_that_the_loop_did_not_have_is_noted(loop: tuple[str | None, list[str]], name: str, had: str) -> None:
+    seen = looped(*loop)
+    expected = expectations(must_not_reach=[name])
+    assert list(differences(expected, seen, [])) == []
+    [noted] = absence_notes(expected, seen)
+    item_name = name.partition("[")[2].removesuffix("]")
+    assert noted == f"must_not_reach `{name}`: the loop `delete` had no item `{item_name}`; it had {had}"
+
+
+@pytest.mark.parametrize("name", ["other[0]", "grp/delete", "delete", "elsewhere/delete[0]"])
+def test_a_step_without_items_or_a_loop_that_did_not_run_is_not_noted(name: str) -> None:
+    assert list(absence_notes(expectations(must_not_reach=[name]), looped(*KEYED))) == []

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from gert.kernel.foundation.canonical import digest_value
+from gert.kernel.foundation.columns import cut_middle
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import PRINTED_NOTHING, exact_line, one_line, printable
 from gert.kernel.governance.approval import ApprovalRequest
@@ -29,13 +30,12 @@ class StyledLine(NamedTuple):
     style: str | None = None
 
 
-def compact(request: ApprovalRequest, *, number: int | None = None) -> Iterator[StyledLine]:
-    """What an approver decides on: the command, its inputs, the preview; `summary` has the rest.
+def compact(request: ApprovalRequest, *, number: str | None = None) -> Iterator[StyledLine]:
+    """What an approver decides on: the command, its inputs, the preview; `whole` has the rest.
 
-    number: of one among several requests that are shown together
+    number: which it is of the requests that are shown together: `1 of 2`
     """
-    begun = "approval needed for step" if number is None else f"{number}."
-    yield StyledLine(f"{begun} {_headline(request)}", "bold")
+    yield _heading(_headline(request), number)
     rows = [(name, value) for name, value in command_rows(request) if name not in ("program", "folder")]
     for name, value in rows or [("target", request.target)]:
         yield StyledLine(
@@ -48,17 +48,42 @@ def compact(request: ApprovalRequest, *, number: int | None = None) -> Iterator[
         yield StyledLine(
             f"  {heading.ljust(15)}{exact_line(name)}: {_shown(value, more=_ASK)}{hidden_note(request, name)}"
         )
-    for line in _preview(request):
-        added = line.startswith("    │ ") and _DIFF.get(line[6:7])
-        yield StyledLine(line, added or None)
+    yield from map(_diff_line, _preview(request))
 
 
-def reminder(request: ApprovalRequest, *, number: int | None = None) -> Iterator[StyledLine]:
-    """The step and what would run, once more: the lines above may have left the screen."""
-    [(name, value), *_] = [*command_rows(request), ("target", request.target)]
-    label = "step:" if number is None else f"{number}. step:"
-    yield StyledLine(f"  {label.ljust(15)}{_headline(request)}", "bold")
+def whole(request: ApprovalRequest, *, number: str | None = None) -> Iterator[StyledLine]:
+    """All that is known, each once and uncut as far as a person can read it; what would run stands last."""
+    yield StyledLine("")
+    yield _heading(_full_headline(request), number)
+    yield from map(_diff_line, _preview(request, _MAX_WHOLE))
+    name, value = _what_runs(request)
+    is_last = len(_shown(value, _MAX_COMMAND)) <= _MAX_REMINDER
+    yield from map(StyledLine, _facts(request, _MAX_COMMAND, without=name if is_last else None))
+    yield from reminder(request, number=number)
+
+
+def reminder(request: ApprovalRequest, *, number: str | None = None) -> Iterator[StyledLine]:
+    """The step and what would run: the lines above may have left the screen."""
+    name, value = _what_runs(request)
+    yield StyledLine(f"  {f'{number}:' if number else 'step:':<15}{_headline(request)}", "bold")
     yield StyledLine(f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_REMINDER, _ABOVE)}", "cyan")
+
+
+def name_of(request: ApprovalRequest, width: int) -> str:
+    """The step in so many columns."""
+    return cut_middle(exact_line(request.place), width)
+
+
+def _what_runs(request: ApprovalRequest) -> tuple[str, Any]:
+    return next(command_rows(request), ("target", request.target))
+
+
+def _diff_line(line: str) -> StyledLine:
+    return StyledLine(line, (line.startswith("    │ ") and _DIFF.get(line[6:7])) or None)
+
+
+def _heading(headline: str, number: str | None) -> StyledLine:
+    return StyledLine(f"{'approval needed for step' if number is None else f'{number}:'} {headline}", "bold")
 
 
 def _headline(request: ApprovalRequest) -> str:
@@ -74,17 +99,22 @@ def rule_line(request: ApprovalRequest) -> StyledLine:
     return StyledLine(f"  {'because:'.ljust(15)}{_shown(words)}", "yellow")
 
 
-def summary(request: ApprovalRequest, *, whole: bool = False) -> Iterator[str]:
-    """What an approver must see, line by line; secrets are masked.
+def summary(request: ApprovalRequest) -> Iterator[str]:
+    """What an approver must see, line by line; secrets are masked."""
+    yield from ("", f"approval needed for step {_full_headline(request)}")
+    yield from _facts(request, _MAX_SHOWN)
+    yield from _preview(request)
 
-    whole: for the person who has seen `compact`: values are not cut, as far as a person can read them, and a preview is
-        repeated only if it was cut, before all else
+
+def _full_headline(request: ApprovalRequest) -> str:
+    return f"`{_shown(request.place)}`{f': {_shown(request.title)}' if request.title else ''}"
+
+
+def _facts(request: ApprovalRequest, longest: int, without: str | None = None) -> Iterator[str]:
+    """The rows of a request but for its preview.
+
+    without: a row to leave out
     """
-    if whole and len(_preview_lines(request)) > _MAX_LINES:
-        yield from _preview(request, _MAX_WHOLE)
-    longest = _MAX_COMMAND if whole else _MAX_SHOWN
-    title = f": {_shown(request.title)}" if request.title else ""
-    yield from ("", f"approval needed for step `{_shown(request.place)}`{title}")
     rows: list[tuple[str, Any]] = [
         *([("description", request.description)] if request.description else []),
         (request.run_kind, request.origin),
@@ -102,17 +132,12 @@ def summary(request: ApprovalRequest, *, whole: bool = False) -> Iterator[str]:
     ]
     started = dict(command_rows(request))
     for name, value in rows:
-        yield f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND if name in started else longest)}"
+        if name != without:
+            yield f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND if name in started else longest)}"
     if request.inputs:
         yield "  inputs:"
     for name, value in request.inputs.items():
         yield f"    {exact_line(name)}: {_shown(value, longest)}{hidden_note(request, name)}"
-    if not whole:
-        yield from _preview(request)
-
-
-def _preview_lines(request: ApprovalRequest) -> list[str]:
-    return masked(request.preview).splitlines() if request.preview is not None else []
 
 
 def _preview(request: ApprovalRequest, most: int = _MAX_LINES) -> Iterator[str]:
@@ -122,7 +147,7 @@ def _preview(request: ApprovalRequest, most: int = _MAX_LINES) -> Iterator[str]:
         yield f"  preview:       not run, {_shown(request.preview_skipped)}: {command}"
     if request.preview is not None:
         yield f"  preview:       {_shown(shlex.join(request.preview_command))}"
-        lines = _preview_lines(request)
+        lines = masked(request.preview).splitlines()
         if not lines:
             yield f"    {PRINTED_NOTHING}"
         yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:most])

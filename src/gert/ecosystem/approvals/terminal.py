@@ -4,12 +4,13 @@ Responses are only collected here. Which of them count, and whether they suffice
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from gert.ecosystem.approvals.request_text import StyledLine, compact, reminder, rule_line, summary
+from gert.ecosystem.approvals.request_text import StyledLine, compact, name_of, reminder, rule_line, whole
 from gert.errors import InputError
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, SubmitApproval, TicketAnswer
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
@@ -29,6 +30,10 @@ _NO_NAMES: Final = (_YES | _NO | _ALL | {"?"}) - {""}
 _STALE: Final = timedelta(minutes=1)
 _MOST_TOGETHER: Final = 20
 """More requests at once cannot be read before they are approved."""
+
+_SHORT: Final = 12
+_LONG: Final = 120
+"""Columns of the name of a step in a question at least, and of a question where no terminal shows it."""
 
 _ARRIVAL: Final = 0.1
 _MOST_WAITS: Final = 5
@@ -78,6 +83,7 @@ class TerminalApprovals:
         self._expiry: dict[str, datetime] = {}
         self._waiting: dict[str, AwaitApproval] = {}
         self._given: dict[str, Response] = {}
+        self._answered: dict[str | None, set[str]] = defaultdict(set)
         self._width = 0
         self._unseen: list[AwaitApproval] = []
 
@@ -123,6 +129,7 @@ class TerminalApprovals:
             return ApprovalAnswer(responses=tuple(responses), failure=Failure("denied", NO_INPUT))
         finally:
             del self._waiting[ask.ticket_id]
+            self._answered[_loop_of(request)].add(ask.path)
         return ApprovalAnswer(responses=tuple(responses))
 
     async def _siblings_arrive(self, ask: AwaitApproval) -> None:
@@ -145,11 +152,10 @@ class TerminalApprovals:
         """Show the requests, of several at once as many as can be seen above the question."""
         self._width = self._console.width
         count = len(together)
-        number = 1 if count > 1 else None
         heading = StyledLine(f"{count} approvals needed for the items of `{_loop_of(ask.request)}`", "bold")
         before = [StyledLine(""), *([heading] if count > 1 else [])]
-        after = self._reasons(ask)
-        items = [list(compact(each.request, number=number and at)) for at, each in enumerate(together, 1)]
+        after = self._reasons(ask, count)
+        items = [list(compact(each.request, number=_number(at, count))) for at, each in enumerate(together, 1)]
         for shown in range(count, 0, -1):
             lines = [*before, *(line for item in items[:shown] for line in item), *_more(count - shown, count), *after]
             if fits := self._console.fits(line.text for line in lines):
@@ -157,26 +163,41 @@ class TerminalApprovals:
         self._unseen = together[shown:]
         if not fits:
             # What would run is above the screen, or will be: it is shown again where the question is.
-            lines += reminder(ask.request, number=number)
+            lines += reminder(ask.request, number=_number(1, count))
         for line in lines:
             self._console.say(*line)
 
     def _show_unseen(self, ask: AwaitApproval, together: list[AwaitApproval]) -> None:
         """Show the other requests, however many rows they take."""
         self._width = max(self._width, self._console.width)
+        count = len(together)
         for at, each in enumerate(together, 1):
-            for line in compact(each.request, number=at) if each in self._unseen else ():
+            for line in compact(each.request, number=_number(at, count)) if each in self._unseen else ():
                 self._console.say(*line)
         self._unseen = []
-        for line in (*self._reasons(ask), *reminder(ask.request, number=1)):
+        for line in (*self._reasons(ask, count), *reminder(ask.request, number=_number(1, count))):
             self._console.say(*line)
 
-    def _reasons(self, ask: AwaitApproval) -> list[StyledLine]:
-        """Why approval is needed, and how old the preview is."""
+    def _show_whole(self, together: list[AwaitApproval]) -> None:
+        """Show all about the requests; the one that `y` and `n` decide stands last, where the question is."""
+        numbered = [*enumerate(together, 1)]
+        for at, each in (*numbered[1:], numbered[0]):
+            for line in whole(each.request, number=_number(at, len(together))):
+                self._console.say(*line)
+
+    def _reasons(self, ask: AwaitApproval, count: int) -> list[StyledLine]:
+        """Why approval is needed, how old the preview is, and how many more items of the loop may need approval."""
         lines = [rule_line(ask.request)]
         if ask.request.preview is not None and (age := self._age(ask)) >= _STALE:
             text = f"  {'preview:'.ljust(15)}from {format_duration(age)} ago; what it shows may have changed since"
             lines.append(StyledLine(text, "yellow"))
+        answered = self._answered[_loop_of(ask.request)]
+        if ask.path in answered:
+            answered.clear()  # the loop runs again
+        left = ask.items - count - len(answered)
+        if left > 0:
+            text = f"up to {left} of the loop's {ask.items} items may need approval later"
+            lines.append(StyledLine(f"  {'more:'.ljust(15)}{text}"))
         return lines
 
     def _together(self, ask: AwaitApproval) -> list[AwaitApproval]:
@@ -240,12 +261,9 @@ class TerminalApprovals:
         return None
 
     async def _verdict(self, approver: str, ask: AwaitApproval, others: list[AwaitApproval]) -> Response | None:
-        one = "y/n = item 1 only" if others else "y/N"
         asked = 0
         while asked < ATTEMPTS:
-            # What a person could not see is not approved with the rest.
-            every = f"a = all {len(others) + 1}, " if others and not self._unseen else ""
-            answer = await self._line(f"approve? [{one}, {every}? = more; a reason may follow]: ")
+            answer = await self._line(self._question(ask, len(others) + 1))
             word, _, reason = answer.strip().partition(" ")
             word = word.lower()
             if self._console.width < self._width:
@@ -259,11 +277,7 @@ class TerminalApprovals:
                 self._show_unseen(ask, [ask, *others])
                 continue
             if word == "?":
-                for each in (ask, *others):
-                    for line in summary(each.request, whole=True):
-                        self._console.say(line)
-                    for shown in reminder(each.request):
-                        self._console.say(*shown)
+                self._show_whole([ask, *others])
                 continue
             if word in _YES | _NO or (others and word in _ALL):
                 for each in others if word in _ALL else ():
@@ -273,6 +287,17 @@ class TerminalApprovals:
             asked += 1
             self._console.say("  answer y to approve or n to reject; a reason may follow")
         return None
+
+    def _question(self, ask: AwaitApproval, count: int) -> str:
+        """The question; of several requests it names the one that `y` and `n` decide: another may stand above it."""
+        if count == 1:
+            return "approve? [y/N, ? = more; a reason may follow]: "
+        # What a person could not see is not approved with the rest.
+        every = f"a = all {count}, " if not self._unseen else ""
+        begun, end = f"approve? [y/n = only {_number(1, count)}, `", f"`, {every}? = more]: "
+        # On one row, because the lines of other items are inserted above the last row.
+        room = (self._console.width or _LONG) - len(begun) - len(end) - len("y ok")
+        return f"{begun}{name_of(ask.request, max(room, _SHORT))}{end}"
 
     async def _line(self, prompt: str) -> str:
         answer = await self._console.line(prompt, fresh=True)
@@ -289,6 +314,11 @@ class TerminalApprovals:
             ticket_id=ask.ticket_id,
             request_hash=ask.request.request_hash,
         )
+
+
+def _number(at: int, count: int) -> str | None:
+    """Which request it is of those that are shown together."""
+    return f"{at} of {count}" if count > 1 else None
 
 
 def _more(count: int, of: int) -> list[StyledLine]:

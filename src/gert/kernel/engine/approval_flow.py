@@ -184,6 +184,7 @@ def _run_ticket(
         ticket_id=ticket.ticket_id,
         request=request,
         subject=subject,
+        items=frame.lane.targets,
         **times,
     )
     given: tuple[Response, ...] = ()

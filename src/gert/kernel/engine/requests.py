@@ -225,6 +225,7 @@ class AwaitApproval(Request[ApprovalAnswer], frozen=True, kw_only=True):
     """Wait until a ticket is resolved.
 
     created_at, expires_at: the recorded time in which a response counts
+    items: how many items the loops around the step have; 1 outside a loop
     """
 
     ticket_id: str
@@ -232,6 +233,7 @@ class AwaitApproval(Request[ApprovalAnswer], frozen=True, kw_only=True):
     created_at: str | None = None
     expires_at: str | None = None
     subject: Subject | None = None
+    items: int = 1
 
 
 class Pause(Request[PauseAnswer], frozen=True, kw_only=True):

@@ -39,6 +39,16 @@ def cut(text: str, width: int) -> str:
     return f"{kept.rstrip()}…"
 
 
+def cut_middle(text: str, width: int) -> str:
+    """Cut a text to a width, and keep its end, too: that of a path tells files apart."""
+    if column_count(text) <= width:
+        return text
+    end = text[-(width // 2) :]
+    while end and (column_count(end) > width // 2 or combining(end[0])):
+        end = end[1:]
+    return f"{cut(text, width - column_count(end))}{end}"
+
+
 def wrap(line: str, width: int, indent: int | None = None) -> list[str]:
     """Wrap a line at single spaces, so that no other space is lost; a longer word is left to the terminal.
 

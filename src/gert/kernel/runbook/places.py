@@ -1,7 +1,7 @@
 """Where the steps of a runbook are, as paths of a run name them, and whether a written path can be one of them."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gert.kernel.runbook.documents.steps import Arm, BranchStep, GroupStep, Lane, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.program import Program
@@ -11,10 +11,20 @@ ANY = "*"
 
 
 class Place(NamedTuple):
-    """One segment: a step, an arm, a lane or an iteration; `has_items`, whether it is a step with `for_each`."""
+    """One segment: a step, an arm, a lane or an iteration.
+
+    items: what paths name the items of its `for_each` by
+    """
 
     name: str
-    has_items: bool = False
+    items: Literal["INDEX", "KEY"] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.items}]" if self.items is not None else self.name
+
+    def has_item(self, item: str) -> bool:
+        """Return whether it can have an item of that name."""
+        return self.items == "KEY" or (self.items == "INDEX" and is_index(item))
 
 
 def inner_lists(step: Step) -> Iterator[tuple[str | None, tuple[Step, ...]]]:
@@ -42,11 +52,22 @@ def places_of(program: Program) -> Iterator[tuple[Place, ...]]:
     while waiting:
         steps, outer = waiting.pop()
         for number, step in enumerate(steps, 1):
-            place = (*outer, Place(step_name(step, number), step.for_each is not None))
+            place = (*outer, Place(step_name(step, number), _items_of(step)))
             yield place
             waiting += (
                 (inner, place if segment is None else (*place, Place(segment))) for segment, inner in inner_lists(step)
             )
+
+
+def _items_of(step: Step) -> Literal["INDEX", "KEY"] | None:
+    if step.for_each is None:
+        return None
+    return "KEY" if step.for_each.key is not None else "INDEX"
+
+
+def is_index(item: str) -> bool:
+    """Return whether a text is the index of an item, as paths write it."""
+    return item.isascii() and item.isdecimal() and (item == "0" or item[0] != "0")
 
 
 def segments_of(written: str) -> list[tuple[str, str | None]] | None:
@@ -81,4 +102,4 @@ def is_place(segments: list[tuple[str, str | None]], place: tuple[Place, ...]) -
     if len(segments) > len(place):
         return False
     pairs = zip(segments, place[len(place) - len(segments) :], strict=True)
-    return all(known.name in (name, ANY) and (item is None or known.has_items) for (name, item), known in pairs)
+    return all(known.name in (name, ANY) and (item is None or known.has_item(item)) for (name, item), known in pairs)

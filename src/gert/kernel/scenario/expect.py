@@ -11,6 +11,8 @@ from gert.kernel.foundation.patterns import MAX_PATTERN, compile_pattern
 from gert.kernel.foundation.text import printable
 from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.expectations import Expectations
+from gert.kernel.runbook.places import is_index
+from gert.kernel.scenario.absent_items import absent_items
 from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.template import render_text
 
@@ -86,6 +88,19 @@ def _reached(expected: Expectations, seen: RunObservation) -> Iterator[Differenc
     for name in expected.must_not_reach:
         if seen.is_reached(name):
             yield Difference("must_not_reach", f"`{name}` not to be reached", "that it was reached", _route(seen))
+        elif absent := next((each for each in absent_items(name, seen.loops) if each.is_impossible), None):
+            # It would pass, whatever the loop does.
+            hint = f"name an item by its {'key' if is_index(absent.item) else 'index'}"
+            wanted = f"`{name}` to be an item of `{absent.loop}`"
+            yield Difference("must_not_reach", wanted, f"that {absent.found}", hint)
+
+
+def absence_notes(expected: Expectations, seen: RunObservation) -> Iterator[str]:
+    """Yield the items that must not be reached and that their loops did not have: perhaps they are misspelt."""
+    for name in expected.must_not_reach:
+        for absent in absent_items(name, seen.loops):
+            if not absent.is_impossible:
+                yield f"must_not_reach `{name}`: {absent}"
 
 
 def _route(seen: RunObservation) -> str:

@@ -30,6 +30,7 @@ class RunObservation:
     """A fold over the events of one run.
 
     visited: the steps that ran, in order: by id, and iterations also as `id[index]` or `id[key]`
+    loops: the loops that ran, by path
     paths: where steps ran; `arms` which arms were entered, `ends` where outcomes were resolved
     outputs: the last value of every output, by name; `by_step` by its step
     decisions, risks: the strictest, by step
@@ -48,6 +49,7 @@ class RunObservation:
         self._spelled: dict[str, str] = {}
         self._names: set[str] = set()
         self._named = 0
+        self.loops: dict[str, ForEachStart] = {}
         self._loops: dict[str, bool] = {}
         self._times: Counter[str] = Counter()
         self._decided_at: dict[str, tuple[Verdict, Risk]] = {}
@@ -133,6 +135,7 @@ class RunObservation:
 
     def _loop(self, payload: ForEachStart, path: str) -> None:
         """Take back that a loop with items was reached: it is, once one of them ran."""
+        self.loops[path] = payload
         if payload.item_count == 0 or path in self._loops:
             return
         self._loops[path] = False

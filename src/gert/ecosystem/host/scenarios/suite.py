@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -22,7 +23,7 @@ from gert.errors import GertError
 from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.scenario.coverage import Coverage, CoverageReport
-from gert.kernel.scenario.expect import Difference, differences
+from gert.kernel.scenario.expect import Difference, absence_notes, differences
 from gert.kernel.scenario.inputs import replayed_inputs
 from gert.kernel.scenario.recording import recorded_test
 from gert.kernel.scenario.update import updates
@@ -280,6 +281,8 @@ def _late(ran: Replayed) -> Iterator[Difference]:
 def _notes(loaded: Loaded, ran: Replayed) -> Iterator[str]:
     if loaded.expected is None:
         yield f"there is no `{os.path.basename(loaded.folder.test)}`: only checked that the run completes"
+    else:
+        yield from islice(absence_notes(loaded.expected, ran.seen), 5)
     if ran.approved_by_default:
         yield f"approved by default, because the scenario has no answer: {listing(ran.approved_by_default, 5)}"
     if ran.unused:

@@ -297,7 +297,7 @@ class TestChanges:
             project, note("one"), note("two", "{{ .word }}", tool="fragile"), inputs={"word": {"default": "x"}}
         )
         mend(project)
-        again(project, old, "two", "--input", "word=y").ended(0)
+        again(project, old, "two", "--var", "word=y").ended(0)
         assert project.noted() == ["y"]
 
     def test_an_input_may_not_change_where_it_does(self, project: Project) -> None:

@@ -1,6 +1,7 @@
 """`gert exec`: run a runbook."""
 
 import asyncio
+import shlex
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TextIO, TypeVar
@@ -209,10 +210,11 @@ def start_background(options: RunOptions, *, as_json: bool) -> int:
         print_json({"run_id": launched.run_id, "status": "running", "pid": launched.pid})
     else:
         where = ledger_arguments(options.db or None) or (
-            f" --state-dir {options.state_dir}" if options.state_dir else ""
+            f" --state-dir {shlex.quote(options.state_dir)}" if options.state_dir else ""
         )
         print_line(f"{launched.run_id}: running in the background")
         print_line(f"follow it with: gert logs {launched.run_id} --follow{where}")
+        print_line(f"see what it waits for, and its tickets: gert run status {launched.run_id}{where}")
     return 0
 
 

@@ -51,13 +51,21 @@ def command(run_id: str, step: str | None, follow: bool, ledger: LedgerChoice, a
 
 
 def _followed(runs: Runs, run_id: str, logs: Logs) -> Iterator[list[Piece]]:
-    """New output as it comes, until no process drives the run, or Ctrl-C."""
+    """New output as it comes, until no process drives the run, it waits for approval and prints nothing, or Ctrl-C."""
     with interrupt_event() as stop:
         while True:
             # Looked at first: what a process wrote before it ended is read once more.
             goes_on = not stop.is_set() and runs.reader.is_held(run_id)
-            yield merged(logs.read())
+            waits = goes_on and any(
+                each.status == "pending" and not each.waiting for each in runs.entry(run_id).tickets
+            )
+            new = merged(logs.read())
+            yield new
             if not goes_on:
+                return
+            if waits and not new:
+                where = printable(runs.place.words)
+                click.echo(f"the run waits for approval: gert run status {run_id}{where} shows its tickets", err=True)
                 return
             stop.wait(LOOK)
 

@@ -20,7 +20,10 @@ from gert.ecosystem.surfaces.cli.options import named_run
     metavar="STEP",
     help="First step to run live: its id, `id[key]` or its path.",
 )
-@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set an input to a new value.")
+@click.option("--var", "variables", multiple=True, metavar="NAME=TEXT", help="Set an input to another text.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set an input to a YAML value; @FILE reads a file."
+)
 @click.option("--break-glass", metavar="REASON", help="Override governance in an emergency, if its rules allow it.")
 @redrive_command
 def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> Begin:
@@ -28,7 +31,7 @@ def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> B
 
     RUN is the id of the earlier run, a unique prefix of it, or `last`. It must have ended; gert does not change it. The
     new run is recorded in the same ledger, and its `run_forked` event names the earlier run. Inputs come from the
-    earlier run; you can change one with --input if the path up to the step stays the same. Secrets are resolved again,
+    earlier run; you can change one with --var if the path up to the step stays the same. Secrets are resolved again,
     and approvals from the step on are requested again.
     """
     return partial(rerun, RerunOptions(run_id=run_id, step=step, break_glass=break_glass, **shared))

@@ -52,11 +52,12 @@ def redrive_command(prepare: Callable[..., Begin | Batch]) -> Callable[..., int]
         as_json: bool,
         quiet: bool,
         verbose: bool,
+        variables: tuple[str, ...] = (),
         **own: Any,
     ) -> int:
         failing = categories_of(fail_on, WAITING)
         redrive = prepare(
-            given=given_values((), inputs, ()),
+            given=given_values(variables, inputs, ()),
             actor=checked_actor(actor),
             approvals=approval_mode(waits=waits, detach=detach),
             **own,

@@ -255,7 +255,8 @@ def commands(entry: ListedRun) -> Iterator[str]:
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
     elif entry.status != "completed" and entry.started_with is not None and not entry.is_trial:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
-        yield f"gert rerun {entry.run_id} --from {failed or 'STEP'}{where}{_secrets(entry)}"
+        step = shlex.quote(path_text(failed)) if failed else "STEP"  # as people read it, which the command takes, too
+        yield f"gert rerun {entry.run_id} --from {step}{where}{_secrets(entry)}"
 
 
 def _answerable(entry: ListedRun) -> list[TicketView]:
@@ -278,7 +279,7 @@ def _secrets(entry: ListedRun) -> str:
 def _reconciled(entry: ListedRun) -> str:
     """The --reconcile options that a resume requires; the operator knows which choice is right."""
     open_calls = (call.path for call in entry.in_doubt if not call.idempotent)
-    return "".join(f" --reconcile {shlex.quote(printable(path))}=CHOICE" for path in open_calls)
+    return "".join(f" --reconcile {shlex.quote(path_text(path))}=CHOICE" for path in open_calls)
 
 
 def _about_agent(entry: ListedRun, said: dict[str, Any], now: datetime) -> Iterator[str]:

@@ -10,8 +10,8 @@ from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
 from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep
-from gert.kernel.runbook.finding import Finding, Path, error, warning
-from gert.kernel.runbook.places import Place, is_place, places_of, segments_of
+from gert.kernel.runbook.finding import Finding, Path, error, note, warning
+from gert.kernel.runbook.places import Place, is_index, is_place, places_of, segments_of
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.domain.evidence import check_pattern
 from gert.kernel.runbook.validate.domain.tools import literal_objection
@@ -114,12 +114,21 @@ def _named_step(name: str, path: Path, program: Program, places: list[tuple[Plac
     segments = segments_of(name)
     # Labels of arms may be any text; one with such characters cannot be told from a path.
     is_odd = any(character in each.name for place in places for each in place for character in "/[]%")
-    if segments is None or is_odd or any(is_place(segments, place) for place in places):
+    if segments is None or is_odd:
         return
-    [known] = [place for place in places if place[-1].name == step][:1] or [()]
-    shown = "/".join(f"{each.name}[…]" if each.has_items else each.name for each in known)
-    message = f"there is no step at `{shorten(name)}`"
-    yield error("D61", path, message, f"`{step}` is at `{shown}`", on_key=not isinstance(path[-1], int))
+    on_key = not isinstance(path[-1], int)
+    fitting = [place for place in places if is_place(segments, place)]
+    if not fitting:
+        [known] = [place for place in places if place[-1].name == step][:1] or [()]
+        shown = "/".join(map(str, known))
+        message = f"there is no step at `{shorten(name)}`"
+        yield error("D61", path, message, f"`{step}` is at `{shown}`", on_key=on_key)
+        return
+    for (loop, item), place in zip(reversed(segments), reversed(fitting[0]), strict=False):
+        if item is not None and is_index(item) and place.items == "KEY":
+            # Keys may be numbers, so only a run can tell: `gert test` does.
+            message = f"the items of `{loop}` have keys, so `{item}` is a key and not an index"
+            yield note("D61", path, message, "name an item by its key")
 
 
 def _missing_inputs(scenario: Scenario, inputs: Mapping[str, InputBlock]) -> Iterator[Finding]:
