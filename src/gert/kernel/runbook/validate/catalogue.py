@@ -109,7 +109,11 @@ _ROWS: Final = (
     ("D54", "secrets stay off command lines", "Other users of a machine can read them there."),
     ("D55", "policies are in force", "A note: the project names the file or its folder."),
     ("D56", "previews are well formed", "One command without writes, for an action with writes."),
-    ("D57", "rules match something", "A tag that is one letter off: a warning. A rule that matches nothing: a note."),
+    (
+        "D57",
+        "rules match something",
+        "A tag one letter off, or of another kind: a warning. Another rule that matches nothing: a note.",
+    ),
     ("D60", "scenarios answer existing steps", "Their steps, tools and inputs exist in the runbook."),
     ("D61", "expectations can be met", "Their steps exist and do not contradict each other."),
     ("D62", "scenario inputs fit", "As the runbook declares them; a required input has a value."),

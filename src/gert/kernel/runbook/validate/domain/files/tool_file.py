@@ -26,6 +26,7 @@ from gert.kernel.runbook.validate.domain.files.mcp_server import mcp_server
 from gert.kernel.runbook.validate.domain.files.scripts import templates_in_scripts
 from gert.kernel.runbook.validate.domain.identity import RESERVED
 from gert.kernel.runbook.validate.domain.installation import supported_tool
+from gert.kernel.runbook.validate.domain.rule_matches import misspelt_tags
 from gert.kernel.runbook.validate.domain.runner_steps import runner_action, runner_meta
 from gert.kernel.runbook.validate.domain.secrets import command_line_finding
 from gert.kernel.runbook.validate.facts import Facts
@@ -51,6 +52,8 @@ def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
     yield from mcp_server(tool)
     yield from _contract(tool)
     yield from _writes(tool)
+    if facts.rules is not None:
+        yield from misspelt_tags(tool, *facts.rules)
     for name, action in tool.actions.items():
         contract = resolve(declared(tool.contract), declared(action.contract))
         yield from _transport(tool, name, action)
