@@ -5,9 +5,11 @@ from pathlib import Path
 from gert.ecosystem.host.config.workspace import Workspace
 
 END = "  - { type: end, outcome: { category: resolved, code: ok } }\n"
-TOOL = "apiVersion: tool/v0\nmeta: {name: logarchive}\ncontract: {effects: [], writes: []}\nactions: {go: {argv: [x]}}\n"
-    "apiVersion: tool/v0\nmeta: {name: logarchive}\ncontract: {effects: [], writes: []}\nactions: {go: {argv: [ls]}}\n"
-)
+TOOL = """apiVersion: tool/v0
+meta: {name: logarchive}
+contract: {effects: [], writes: []}
+actions: {go: {argv: [ls]}}
+"""
 
 
 def found(folder: Path, tools: str, steps: str) -> list[tuple[str, str | None]]:
