@@ -39,12 +39,13 @@ def script(folder: Path, name: str, text: str, mode: int = 0o755) -> Path:
         pytest.param("--n={{ .x }}", 7, "--n=7", id="a number"),
         pytest.param("{{ .x }}", True, "true", id="a boolean"),
         pytest.param("{{ .x }}", {"b": [1], "a": None}, '{"a":null,"b":[1]}', id="a map as JSON"),
-        pytest.param("{{ .missing }}", "a", "", id="a name that is not there is nothing"),
+        pytest.param("a{{ .optional }}", "a", "a", id="a declared input that is not given is nothing"),
         pytest.param("{{ .x }}", "x" * 100_000, "x" * 100_000, id="a long one"),
     ],
 )
 def test_each_word_is_one_argument(word: str, given: Any, argument: str | None) -> None:
-    answer = run([*ARGUMENTS, word, "end"], inputs={"x": given}, extract=ALL)
+    contract: dict[str, Any] = {"inputs": {"optional": {}}}
+    answer = run([*ARGUMENTS, word, "end"], inputs={"x": given}, extract=ALL, action={"contract": contract})
     assert answer.failure is None
     assert answer.outputs["it"] == [given if argument is None else argument, "end"]
 
@@ -80,6 +81,9 @@ def test_binary_replaces_the_first_word(argv: list[str], arguments: list[str]) -
         pytest.param(["cat"], {"stdin": "{{ div 1 .x }}"}, 0, "evaluation", "`stdin`: ", id="in stdin"),
         pytest.param(["cat"], {"env": {"A": "{{ div 1 .x }}"}}, 0, "evaluation", "`env.A`: ", id="in env"),
         pytest.param(["cat"], {"cwd": "{{ div 1 .x }}"}, 0, "evaluation", "`cwd`: ", id="in cwd"),
+        pytest.param(["rm", "/b/{{ .y }}"], {}, 0, "evaluation", "`argv[1]`: the tool declares no", id="a name"),
+        pytest.param(["rm", "/b/{{ .x.y }}"], {}, {"z": 1}, "evaluation", "there is no `y` in a map", id="a key"),
+        pytest.param(["rm"], {"stdin": "{{ .x.y }}"}, {"z": 1}, "evaluation", "there is no `y`", id="a key in stdin"),
         pytest.param(["cat"], {"cwd": "{{ .x }}"}, "no/such", "invalid_input", "no folder `no/such`", id="no folder"),
         pytest.param(["cat"], {"cwd": "{{ .x }}"}, "x" * 5000, "invalid_input", "no folder", id="no possible folder"),
     ],

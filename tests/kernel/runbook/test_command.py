@@ -61,4 +61,35 @@ def test_the_call_that_is_shown(
     call = masked_call(TOOL, "evict", ACTION, inputs)
     assert (list(call["arguments"]), call["env"]["COUNT"]) == (arguments, env)
     assert call["stdin"] == (ACTION.stdin.source if stdin is None else stdin)  # what cannot be rendered, as written
-    assert masked_preview(ACTION, inputs) == ("redis-cli", preview)
+    assert masked_preview(TOOL, ACTION, inputs) == ("redis-cli", preview)
+
+
+STRICT = load(b"""
+apiVersion: tool/v0
+meta: {name: clean}
+contract:
+  effects: [files]
+  writes: [files]
+  inputs: {folder: {type: string}, cfg: {type: object}}
+actions:
+  misspelt:
+    argv: [rm, -r, --, "/base/{{ .fodler }}"]
+  field:
+    argv: [rm, -r, --, "/base/{{ .cfg.folder }}"]
+""").model
+
+
+@pytest.mark.parametrize(
+    ("action", "inputs", "shown"),
+    [
+        pytest.param("misspelt", {"folder": "a"}, "/base/{{ .fodler }}", id="a name that is not declared"),
+        pytest.param("misspelt", {"folder": UNKNOWN}, "/base/{{ .fodler }}", id="beside an unknown input"),
+        pytest.param("field", {"cfg": {"fodler": "a"}}, "/base/{{ .cfg.folder }}", id="a key that is not there"),
+        pytest.param("field", {"cfg": {"x": UNKNOWN}}, "/base/{{ .cfg.folder }}", id="a key beside an unknown value"),
+        pytest.param("field", {"cfg": UNKNOWN}, "/base/(unknown)", id="a key of an unknown value"),
+        pytest.param("field", {"cfg": {"folder": "a"}}, "/base/a", id="a key that is there"),
+        pytest.param("field", {}, "/base/", id="an input that is not given"),
+    ],
+)
+def test_what_will_fail_is_shown_as_written(action: str, inputs: dict[str, Any], shown: str) -> None:
+    assert masked_call(STRICT, action, STRICT.actions[action], inputs)["arguments"][-1] == shown

@@ -16,9 +16,10 @@ from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.secret_refs import all_refs, reveal
 from gert.kernel.foundation.text import is_text
-from gert.kernel.runbook.command import STDIN, CommandLine, command_line
+from gert.kernel.runbook.command import STDIN, CommandLine, command_line, inputs_of
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
-from gert.kernel.template import Budget, Template, render
+from gert.kernel.template import Budget, Template
+from gert.kernel.template.strict import Inputs, render_strictly
 
 _BUDGET: Final = Budget(max_output=64 * 1024 * 1024)
 """Standard input may be large; the system itself refuses arguments that are too long."""
@@ -94,13 +95,14 @@ def line_for(
     handed = {name: secrets[name] for name in named if name in secrets}
     for name in action.env:
         _require_variable(name)
-    return command_line(action, None if is_preview else tool.meta.binary, _Renderer(inputs, handed).text)
+    fill = _Renderer(inputs_of(tool, action, inputs), handed).text
+    return command_line(action, None if is_preview else tool.meta.binary, fill)
 
 
 def server_command(tool: Tool, context: CommandContext) -> Command | Failure:
     """Render the command of a program that keeps running, `binary` with fixed `args`; the caller adds the marks."""
     try:
-        fill = _Renderer({}, {}).text
+        fill = _Renderer(Inputs({}, ()), {}).text
         arguments = tuple(fill(word, f"args[{at}]") for at, word in enumerate(tool.meta.args))
         line = CommandLine(program=tool.meta.binary or "", arguments=arguments, env={})
         return _command(tool, line, context, {})
@@ -155,14 +157,14 @@ def _wrong_platform(failure: Failure, tool: Tool, platform: str | None) -> Failu
 class _Renderer:
     """Renders templates over the inputs and replaces references by the secrets."""
 
-    def __init__(self, inputs: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+    def __init__(self, inputs: Inputs, secrets: Mapping[str, str]) -> None:
         self._inputs = inputs
         self._secrets = secrets
 
     def text(self, template: Template, place: str) -> str:
         """Render the template at `place`. Only standard input accepts NUL and any character."""
         try:
-            text = reveal(render(template, self._inputs, _BUDGET), self._secrets)
+            text = reveal(render_strictly(template, self._inputs, _BUDGET), self._secrets)
         except TemplateEvalError as problem:
             raise TemplateEvalError(f"`{place}`: {problem.message}", hint=problem.hint) from None
         except InputError as problem:

@@ -61,9 +61,11 @@ def run_preview(
     asks = settings.decision.verdict is Verdict.REQUIRE_APPROVAL
     if settings.preview is None or not (asks or frame.run.setup.mode == "dry-run"):
         return NO_PREVIEW
-    action = frame.run.program.action_of(step) if isinstance(step, ToolStep) else None
+    program = frame.run.program
+    tool, action = (program.tool_of(step), program.action_of(step)) if isinstance(step, ToolStep) else (None, None)
     shown = masked_inputs(inputs, settings.contract)
-    preview = Preview(command=masked_preview(action[1], shown) if action is not None else ())
+    command = masked_preview(tool, action[1], shown) if tool is not None and action is not None else ()
+    preview = Preview(command=command)
     output, skipped = None, settings.preview.refusal
     if skipped is None:
         output, skipped = yield from _preview_output(frame, settings, settings.preview, inputs, keys)

@@ -12,8 +12,9 @@ from gert.errors import GertError
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
-from gert.kernel.template import Template, render
+from gert.kernel.template import Template
 from gert.kernel.template.partial import render_known_parts
+from gert.kernel.template.strict import Inputs, render_strictly
 from gert.kernel.template.unknown import is_unknown
 
 Fill: TypeAlias = Callable[[Template, str], str]
@@ -31,6 +32,12 @@ class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     cwd: str | None = None
     stdin: str | None = None
+
+
+def inputs_of(tool: Tool, action: ActionBlock, given: Mapping[str, Any]) -> Inputs:
+    """Return the inputs that the templates of an action read."""
+    blocks = (tool.contract, action.contract)
+    return Inputs(given, {name for block in blocks if block is not None for name in block.inputs})
 
 
 def command_line(action: ActionBlock, binary: str | None, fill: Fill) -> CommandLine:
@@ -71,27 +78,27 @@ def masked_call(tool: Tool, name: str, action: ActionBlock, inputs: Mapping[str,
             "connect": meta.connect,
         }
     else:
-        line = command_line(action, meta.binary, _masked_fill(inputs))
+        line = command_line(action, meta.binary, _masked_fill(inputs_of(tool, action, inputs)))
         call = msgspec.to_builtins(line)
         if line.stdin is not None and len(line.stdin) > _LONGEST_STDIN:
             call[STDIN] = f"{digest(line.stdin.encode())} ({len(line.stdin)} characters)"
     return {key: value for key, value in call.items() if value not in (None, [], (), {})}
 
 
-def masked_preview(action: ActionBlock, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+def masked_preview(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the command of an action's preview as shown to people."""
     preview = action.preview
     if preview is None:
         return ()
     if preview.argv is None:
         return (preview.mcp_tool or "",)
-    fill = _masked_fill(inputs)
+    fill = _masked_fill(inputs_of(tool, action, inputs))
     return tuple(fill(word, "preview.argv") for word in preview.argv)
 
 
-def _masked_fill(inputs: Mapping[str, Any]) -> Fill:
+def _masked_fill(inputs: Inputs) -> Fill:
     """Return a renderer for people: a template that cannot be rendered is shown as written."""
-    rendered = render_known_parts if is_unknown(inputs) else render
+    rendered = render_known_parts if is_unknown(inputs) else render_strictly
 
     def fill(template: Template, _: str) -> str:
         try:

@@ -6,6 +6,7 @@ from typing import Any
 from gert.kernel.template.budget import Budget, Meter, too_deep
 from gert.kernel.template.evaluator import NO_VALUE, Evaluation
 from gert.kernel.template.functions import FUNCTIONS
+from gert.kernel.template.strict import Inputs, StrictEvaluation
 from gert.kernel.template.template import Template
 from gert.kernel.template.tree import (
     Assign,
@@ -26,7 +27,7 @@ from gert.kernel.template.values import truth
 
 def render_known_parts(template: Template, data: Any, budget: Budget | None = None) -> str:
     """Render a template to text; what depends on an unknown value is `(unknown)`, and the rest is as it will be."""
-    evaluation = _PartialEvaluation(data, Meter(budget))
+    evaluation = (_StrictPartialEvaluation if isinstance(data, Inputs) else _PartialEvaluation)(data, Meter(budget))
     try:
         evaluation.run(template.statements, data)
     except UnknownRead:
@@ -83,6 +84,12 @@ class _PartialEvaluation(Evaluation):
 
     def arguments(self, call: Call, dot: Any, last: Any) -> Iterator[Any]:
         return map(_guarded, super().arguments(call, dot, last))
+
+
+class _StrictPartialEvaluation(StrictEvaluation, _PartialEvaluation):
+    """Renders a template of a tool."""
+
+    __slots__ = ()
 
 
 def _guarded(value: Any) -> Any:

@@ -199,14 +199,14 @@ class _Finder:
         # How a call treats missing values also applies to the value piped into it.
         outer = [tolerant]
         for call in reversed(pipe.calls):
-            outer.append(_tolerates(call, outer[-1]))
+            outer.append(tolerates(call, outer[-1]))
         origins = self.origins(pipe.first, dot, outer.pop())
         for call in pipe.calls:
             origins = self.few(self.call(call, dot, outer.pop(), origins))
         return origins
 
     def call(self, call: Call, dot: _Origins, tolerant: bool, last: _Origins | None = None) -> _Origins:
-        inner = _tolerates(call, tolerant)
+        inner = tolerates(call, tolerant)
         arguments = [self.origins(argument, dot, inner) for argument in call.arguments]
         if last is not None:
             arguments.append(last)
@@ -239,7 +239,8 @@ def _moved(origins: _Origins, segments: tuple[str, ...], offset: int, tolerant: 
     )
 
 
-def _tolerates(call: Call, outer: bool) -> bool:
+def tolerates(call: Call, outer: bool) -> bool:
+    """Whether the arguments of a call may be missing; `outer` if its result may be."""
     takes = FUNCTIONS[call.name].takes
     return takes == "expects" or (takes == "accepts" and outer)
 

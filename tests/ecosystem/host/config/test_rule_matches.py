@@ -158,3 +158,60 @@ def test_a_long_policy_in_a_large_project_is_compared_in_time(place: Place) -> N
     with quickly():
         [found] = place.rules(f"{{writes: [{many}], action: allow}}")
     assert len(found.message) < 200
+
+
+class TestTagsOfTools:
+    """D57 from the side of the tool: its tag is one letter off from one that a rule names and another contract has."""
+
+    @staticmethod
+    def found(place: Place, *writes: str, rule: str = "{writes: [logs], action: require-approval}") -> list[Finding]:
+        place.write("tools/archive.tool.yaml", TOOL % ("archive", "logs"))
+        place.rules(rule)
+        file = place.write("tools/clean.tool.yaml", TOOL % ("clean", ", ".join(writes)))
+        return [each for each in Workspace(str(place.root)).check(str(file)).findings if each.rule == "D57"]
+
+    def test_a_misspelt_tag_of_a_tool_is_a_warning_at_its_place(self, place: Place) -> None:
+        [found] = self.found(place, "files", "log")
+        assert (found.severity, found.where) == (Severity.WARNING, "contract.writes[1]")
+        assert found.message == "no rule of the project is for `writes: [log]`"
+        assert found.hint == "did you mean `logs`, which a rule names?"
+
+    def test_a_misspelt_tag_of_an_action_is_found_too(self, place: Place) -> None:
+        self.found(place, "files")
+        text = TOOL.replace("argv: [x]", "argv: [x], contract: {writes: [log]}")
+        file = place.write("tools/clean.tool.yaml", text % ("clean", "logs"))
+        [found] = [each for each in Workspace(str(place.root)).check(str(file)).findings if each.rule == "D57"]
+        assert found.where == "actions.run.contract.writes[0]"
+
+    @pytest.mark.parametrize(
+        ("writes", "rule"),
+        [
+            pytest.param(["logs"], "{writes: [logs], action: deny}", id="the tag itself"),
+            pytest.param(["log", "logs"], "{writes: [logs], action: deny}", id="both tags in one contract"),
+            pytest.param(["log"], "{writes: [logs, log], action: deny}", id="both tags in rules"),
+            pytest.param(["blobs"], "{writes: [logs], action: deny}", id="another word"),
+            pytest.param(["log"], "{reads: [logs], action: allow}", id="a rule for another kind of tag"),
+            pytest.param(["cold"], "{writes: [colds], action: allow}", id="told at the rule"),
+        ],
+    )
+    def test_other_tags_are_not_reported(self, place: Place, writes: list[str], rule: str) -> None:
+        assert self.found(place, *writes, rule=rule) == []
+
+    def test_a_broken_policy_is_reported_where_it_is(self, place: Place) -> None:
+        self.found(place, "files")
+        place.write("policies/b.yaml", "governance: [")
+        place.write("policies/note.bin", "x")
+        assert self.found(place, "log") == []
+
+
+def test_an_effect_that_is_what_tools_write_is_a_warning(place: Place) -> None:
+    for action in ("require-approval", "deny"):
+        [found] = place.rules(f"{{effects: [cache], action: {action}}}")
+        assert (found.severity, found.hint) == (Severity.WARNING, "did you mean `writes: [cache]`?")
+
+
+def test_a_rule_for_writers_of_what_is_only_read_is_a_note(place: Place) -> None:
+    place.write("runbooks/book.yaml", RUNBOOK % ("cache", "{type: tool, tool: cache, id: c}"))
+    [found] = place.rules("{writes: [dashboards], action: require-approval}")
+    assert found.severity is Severity.NOTE
+    assert place.rules("{writes: [dashboards], action: deny}") == []

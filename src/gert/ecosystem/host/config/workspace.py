@@ -40,8 +40,14 @@ from gert.kernel.runbook.tools import Base, places
 from gert.kernel.runbook.tree import Tree
 from gert.kernel.runbook.validate import validate
 from gert.kernel.runbook.validate.domain.environment import SecretNeed, secrets_needed
-from gert.kernel.runbook.validate.domain.rule_matches import governed_by, tags_of_tool
-from gert.kernel.runbook.validate.facts import Governed
+from gert.kernel.runbook.validate.domain.rule_matches import (
+    all_tags,
+    governed_by,
+    misspelt_tags,
+    tags_of_rules,
+    tags_of_tool,
+)
+from gert.kernel.runbook.validate.facts import ContractTags, Governed
 
 MOST_FILES: Final = 2000
 """The most YAML files of a project that are read to compare a policy with them."""
@@ -124,6 +130,8 @@ class Workspace:
             naming = self._naming_roots(file, folder)
             governed = self._governed(naming[-1]) if naming and not alone else None
             facts = msgspec.structs.replace(facts, is_unapplied=naming == [], governed=governed)
+        elif isinstance(document.model, Tool) and not alone:
+            facts = msgspec.structs.replace(facts, rules=self._rules_for(document.model, folder))
         program: Program | None = None
         secrets: tuple[SecretNeed, ...] = ()
         if document.kind == "runbook" and document.model is not None:
@@ -186,6 +194,31 @@ class Workspace:
             is_complete = len(read) <= MOST_FILES and all(each is not None and each.is_complete for each in read)
             self._contracts[root] = Governed(found, is_complete)
         return self._contracts[root]
+
+    def _rules_for(self, tool: Tool, folder: str) -> tuple[ContractTags, ContractTags] | None:
+        """The tags that rules of the projects of a tool name, and those that contracts have; None if there is no need.
+
+        The contracts are read only for a tool that may have a misspelt tag.
+        """
+        roots = self.project_roots(folder)
+        ruled = all_tags(tags for root in roots for tags in self._tags_of_policies(root))
+        if not any(True for _ in misspelt_tags(tool, ruled)):
+            return None
+        governed = self._governed(roots[-1])
+        return (ruled, all_tags(governed.contracts)) if governed is not None else None
+
+    def _tags_of_policies(self, root: str) -> Iterator[ContractTags]:
+        """The tags of the rules of a project; a policy that is not valid is reported where it is named."""
+        for file, kind in self.config_files(root):
+            config = self._config(file, kind).document.model
+            named = config.policies if config is not None and self._is_open(root) else ()
+            for path in (os.path.join(os.path.dirname(file), each) for each in named):
+                try:
+                    found = [load(self._source(each), kind="policy", file_name=each) for each in policy_files([path])]
+                except GertError:
+                    continue
+                for policy in (each.model for each in found if each.model is not None):
+                    yield from tags_of_rules(policy.governance)
 
     def _contracts_in(self, file: str) -> Governed | None:
         """The contracts of a file that is a tool or a runbook; None if it cannot be read as one."""

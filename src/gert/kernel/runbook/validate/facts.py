@@ -66,6 +66,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the file is a policy in a project that does not name it."""
     governed: Governed | None = None
     """The contracts of the projects that name the file, which is a policy."""
+    rules: tuple[ContractTags, ContractTags] | None = None
+    """For a tool: the tags that rules of its projects name, and those that contracts there have."""
 
 
 NO_FACTS: Final = Facts()

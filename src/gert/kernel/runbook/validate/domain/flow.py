@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gert.errors import GertError
-from gert.kernel.foundation.names import suggestion
+from gert.kernel.foundation.names import misspelling, suggestion
 from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.modifiers import NextBlock
 from gert.kernel.runbook.documents.steps import (
@@ -136,7 +136,8 @@ def branch_arms(case: Case) -> Iterator[Finding]:
         yield from duplicate_labels("D09", step, "arm")
         for index, arm in enumerate(step.branches):
             path = step.at("branches", index, "condition")
-            if arm.condition.source.strip().lower() in _ALMOST_DEFAULT and not arm.is_default:
+            said = arm.condition.source.strip().lower()
+            if (said in _ALMOST_DEFAULT or misspelling(said, ["default"])) and not arm.is_default:
                 message = f"the condition `{arm.condition.source.strip()}` is text without a template"
                 yield error("D09", path, message, "did you mean `default`?")
             elif not arm.is_default and (fixed := constant_guard("D09", path, "the condition", arm.condition)):

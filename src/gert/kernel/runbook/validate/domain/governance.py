@@ -176,13 +176,15 @@ def _reachable(governance: GovernanceBlock) -> Iterator[Finding]:
 
 
 def _groups(rule: RuleBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts) -> Iterator[Finding]:
-    if facts.groups is None:
-        return
-    known = {*groups, *facts.groups}
+    known = {*groups, *(facts.groups or ())}
+    people = {person for each in (groups, facts.groups or {}) for listed in each.values() for person in listed}
     for name in ("approvers", "notify", "escalate_to"):
         for index, entry in enumerate(getattr(rule, name) or ()):
             group = entry.removeprefix(GROUP)
-            if entry.startswith(GROUP) and group not in known:
+            if entry == group and group in known - people:
+                message = f"`{entry}` is a person here, and there is a group of that name"
+                yield warning("D40", rule.at(name, index), message, f"did you mean `{GROUP}{entry}`?")
+            elif entry.startswith(GROUP) and group not in known and facts.groups is not None:
                 guess = did_you_mean(group, sorted(known))
                 hint = (
                     f"did you mean `group:{guess}`?" if guess else "define it under `groups` in a policy or the project"

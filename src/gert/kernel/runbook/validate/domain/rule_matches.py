@@ -14,7 +14,7 @@ from gert.kernel.governance.contract import UNKNOWN
 from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.documents.tool import Tool
-from gert.kernel.runbook.finding import Finding, note, warning
+from gert.kernel.runbook.finding import Finding, Severity, note, warning
 from gert.kernel.runbook.program import Program, SkillLookup, contract_of_action, skill_named
 from gert.kernel.runbook.validate.facts import ContractTags, Governed
 
@@ -57,6 +57,10 @@ class Known:
         """Return whether a contract has a tag."""
         return tag.lower() in self.bits[name]
 
+    def is_used(self, name: str, tag: str) -> bool:
+        """Return whether a tool or step has a tag."""
+        return self.bits[name].get(tag.lower(), 0) >> len(WITHOUT_A_STEP) != 0
+
     def is_matched(self, asked: Iterable[Asked]) -> bool:
         """Return whether one contract has a tag of every matcher."""
         matching = -1
@@ -82,6 +86,33 @@ def tags_of_tool(tool: Tool, skills: Mapping[str, SkillLookup]) -> Iterator[Cont
         yield ContractTags.of(contract_of_action(tool, action, skill_named(skills, action)))
 
 
+def tags_of_rules(governance: GovernanceBlock) -> Iterator[ContractTags]:
+    """Yield the tags that rules name."""
+    for rule in governance.rules:
+        for each in _asked(rule):
+            yield ContractTags(**{each.name: frozenset(tag.lower() for tag in each.tags)})
+
+
+def all_tags(each: Iterable[ContractTags]) -> ContractTags:
+    """Return the tags of all contracts or rules together."""
+    known = Known(each)
+    return ContractTags(**{name: frozenset(words) for name, words in known.words.items()})
+
+
+def misspelt_tags(tool: Tool, ruled: ContractTags, used: ContractTags | None = None) -> Iterator[Finding]:
+    """D57: a tag of a tool is no misspelling of one that a rule names; of those that other contracts have, if known."""
+    blocks = (tool.contract, *(action.contract for action in tool.actions.values()))
+    for block, name in ((block, name) for block in blocks if block is not None for name in VERBS):
+        tags = [tag.lower() for tag in getattr(block, name) or ()]
+        named = getattr(ruled, name)
+        meant = sorted((named if used is None else named & getattr(used, name)) - set(tags))
+        for at, tag in enumerate(tags[:MAX_SEARCHED]):
+            guess = misspelling(tag, meant) if tag not in named else None
+            if guess is not None:
+                message = f"no rule of the project is for `{name}: [{tag}]`"
+                yield warning("D57", block.at(name, at), message, f"did you mean `{guess}`, which a rule names?")
+
+
 def unmatched_rules(governance: GovernanceBlock, governed: Governed, among: str) -> Iterator[Finding]:
     """D57: warn of tags that are almost certainly misspelt, and note rules that match nothing.
 
@@ -101,9 +132,11 @@ def unmatched_rules(governance: GovernanceBlock, governed: Governed, among: str)
                 said = f"only in part: no {among}" if matched else f"no {among}: none"
                 message = f"rule {_name(rule, index)} matches {said} {VERBS[each.name]} `{each.tags[at]}`"
                 yield warning("D57", each.block.at(each.name, at), message, f"did you mean `{meant}`?")
-        denies = "deny" in (rule.action, rule.default)
-        if governed.is_complete and governed.contracts and not (matched or misspelt or denies):
-            yield _unmatched(rule, index, asked, known, among)
+        if governed.contracts and not (matched or misspelt):
+            found = _unmatched(rule, index, asked, known, among)
+            denies = "deny" in (rule.action, rule.default)
+            if found.severity is Severity.WARNING or (governed.is_complete and not denies):
+                yield found
 
 
 def _asked(rule: RuleBlock) -> Iterator[Asked]:
@@ -128,18 +161,17 @@ def _unmatched(rule: RuleBlock, index: int, asked: list[Asked], known: Known, am
     message = f"rule {_name(rule, index)} matches no {among}: none"
     for each in asked:
         if not any(known.has(each.name, tag) for tag in each.tags):
-            said = listing(each.tags, MAX_LISTED)
-            return note("D57", each.block.at(each.name), f"{message} {VERBS[each.name]} {said}", _hint(each, known))
+            message = f"{message} {VERBS[each.name]} {listing(each.tags, MAX_LISTED)}"
+            other = next(((name, tag) for tag in each.tags for name in VERBS if known.is_used(name, tag)), None)
+            if other is None:
+                hint = suggestion(each.tags[0], known.words[each.name])
+                hint = hint or "nothing to do if the rule is for tools that are not here"
+                return note("D57", each.block.at(each.name), message, hint)
+            # A rule for writers of what is only read so far may be meant.
+            report = warning if "effects" in (each.name, other[0]) else note
+            return report("D57", each.block.at(each.name), message, f"did you mean `{other[0]}: [{other[1]}]`?")
     both = " and ".join(f"`{each.name}: [{', '.join(each.tags[:MAX_LISTED])}]`" for each in asked)
     return note("D57", rule.path, f"{message} has {both}", "all matchers of a rule must hold: use a rule for each")
-
-
-def _hint(asked: Asked, known: Known) -> str:
-    tag = asked.tags[0]
-    other = next((name for name in VERBS if known.has(name, tag)), None)
-    if other is not None:
-        return f"did you mean `{other}: [{tag}]`?"
-    return suggestion(tag, known.words[asked.name]) or "nothing to do if the rule is for tools that are not here"
 
 
 def _name(rule: RuleBlock, index: int) -> str:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gert.errors import GertError, PatternError
 from gert.kernel.foundation.globs import split_path
-from gert.kernel.foundation.names import listing, suggestion
+from gert.kernel.foundation.names import did_you_mean, listing, suggestion
 from gert.kernel.foundation.text import shorten
 from gert.kernel.foundation.values import coerce
 from gert.kernel.governance.contract import Contract
@@ -32,7 +32,10 @@ def tool_lookups(case: Case) -> Iterator[Finding]:
             continue
         if lookup.document is None:
             searched = "; ".join(lookup.searched)
-            yield error("D15", path, f"the tool `{shorten(entry)}` was not found", f"searched: {searched}")
+            steps = (step.tool for step in case.program.steps if isinstance(step, ToolStep))
+            used = did_you_mean(name_of(entry), [each for each in steps if each not in case.program.tool_names])
+            hint = f"did you mean `{used}`, which steps use? " if used else ""
+            yield error("D15", path, f"the tool `{shorten(entry)}` was not found", f"{hint}searched: {searched}")
         else:
             yield from _invalid_tool(entry, lookup, path)
 
@@ -60,7 +63,11 @@ def declared_tools(case: Case) -> Iterator[Finding]:
             continue
         lookup = program.tool_names.get(step.tool)
         if lookup is None:
-            hint = suggestion(step.tool, program.tool_names) or "add it to `tools`"
+            guess = did_you_mean(step.tool, program.tool_names)
+            if guess is not None and program.tool_names[guess].document is None:
+                used.add(program.tool_names[guess].entry)
+                continue  # the declaration is misspelt, which D15 reports once
+            hint = f"did you mean `{guess}`?" if guess else "add it to `tools`"
             yield error("D16", step.at("tool"), f"the tool `{shorten(step.tool)}` is not declared in `tools`", hint)
             continue
         used.add(lookup.entry)

@@ -93,6 +93,8 @@ def _print(workspace: Workspace, found: Iterable[Checked], *, quiet: bool, stric
     skipped = workspace.skipped
     if not quiet and (files > 1 or skipped):
         said = f"{plural(counted[Severity.ERROR], 'error')}, {plural(counted[Severity.WARNING], 'warning')}"
+        if counted[Severity.NOTE]:
+            said += f", {plural(counted[Severity.NOTE], 'note')}"
         others = f"; skipped {plural(skipped, 'YAML file')} of other programs" if skipped else ""
         print_line(f"{plural(files, 'file')}: {said}{others}")
     if not quiet and unfinished:

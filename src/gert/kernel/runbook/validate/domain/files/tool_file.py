@@ -23,8 +23,10 @@ from gert.kernel.runbook.validate.domain.contracts import (
 )
 from gert.kernel.runbook.validate.domain.evidence import check_pattern
 from gert.kernel.runbook.validate.domain.files.mcp_server import mcp_server
+from gert.kernel.runbook.validate.domain.files.scripts import templates_in_scripts
 from gert.kernel.runbook.validate.domain.identity import RESERVED
 from gert.kernel.runbook.validate.domain.installation import supported_tool
+from gert.kernel.runbook.validate.domain.rule_matches import misspelt_tags
 from gert.kernel.runbook.validate.domain.runner_steps import runner_action, runner_meta
 from gert.kernel.runbook.validate.domain.secrets import command_line_finding
 from gert.kernel.runbook.validate.facts import Facts
@@ -50,12 +52,15 @@ def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
     yield from mcp_server(tool)
     yield from _contract(tool)
     yield from _writes(tool)
+    if facts.rules is not None:
+        yield from misspelt_tags(tool, *facts.rules)
     for name, action in tool.actions.items():
         contract = resolve(declared(tool.contract), declared(action.contract))
         yield from _transport(tool, name, action)
         yield from _action_contract(tool, action)
         yield from _extracts(action, contract, tool.meta.transport)
         yield from _templates(action, contract, name)
+        yield from templates_in_scripts(tool, action, contract.inputs)
         yield from _command(tool, action)
         yield from _preview(tool, action, contract)
         if tool.meta.transport == RUNNER:
@@ -87,7 +92,7 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
         for reference in word.references:
             message = f"`{'.'.join(map(str, reference.path))}` is not known when the program is started"
             hint = "the arguments of a long-running program are fixed"
-            yield at_offset(reference.offset, warning("D52", ("meta", "args", index), message, hint))
+            yield at_offset(reference.offset, error("D52", ("meta", "args", index), message, hint))
     if meta.transport == RUNNER:
         yield from runner_meta(tool)
     if facts.platform is not None and meta.platform and facts.platform not in meta.platform:
@@ -220,7 +225,7 @@ def _templates(action: ActionBlock, contract: Contract, name: str) -> Iterator[F
 def _undeclared(head: str, action: str, known: Mapping[str, Parameter], path: Path) -> Finding:
     guess = did_you_mean(head, known)
     hint = f"did you mean `.{guess}`?" if guess else "declare it in `contract.inputs`"
-    return warning("D52", path, f"the action `{action}` declares no input `{head}`", hint)
+    return error("D52", path, f"the action `{action}` declares no input `{head}`", hint)
 
 
 def _tool_templates(action: ActionBlock) -> Iterator[tuple[Path, Template, bool]]:

@@ -25,6 +25,7 @@ from gert.kernel.runbook.documents.steps import (
 from gert.kernel.runbook.finding import Finding, Path, error
 from gert.kernel.runbook.program import walk
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.guards import guess_template
 from gert.kernel.runbook.validate.domain.names.known import Known, Marks, subjects
 from gert.kernel.runbook.validate.domain.names.scopes import ANY_SEGMENT, ARCHIVE, Scopes, scope_key
 from gert.kernel.runbook.validate.domain.names.shapes import (
@@ -202,7 +203,9 @@ class _Walk:
             return coerce(loop.over.source, "list")
         except InputError:
             message = f"`over` takes a list, found the text {show(loop.over.source)}"
-            self.findings.append(error("D20", loop.at("over"), message, "use a list, as in `over: [a, b]`"))
+            guess = guess_template(loop.over.source.strip()) if loop.over.source.strip().startswith(".") else None
+            hint = f"use `'{guess}'`" if guess else "use a list, as in `over: [a, b]`"
+            self.findings.append(error("D20", loop.at("over"), message, hint))
             return []
 
     def check_bound(self, bound: Template, path: Path, rule: str) -> None:
