@@ -55,15 +55,14 @@ def _failure(seen: RunObservation) -> dict[str, str]:
 def _commands(seen: RunObservation) -> dict[str, Any]:
     """Return the commands of a run as a test expects them, by step.
 
-    Steps without an id cannot be named. Of a run with very many commands, those that write come first.
+    Of a run with very many commands, those that write come first.
     """
     by_step: dict[str, list[ToolCall]] = {}
     for call in (call for calls in seen.calls.values() for call in calls):
         by_step.setdefault(call.step_id.partition("[")[0], []).append(call)
     found: list[tuple[bool, str, list[Command]]] = []
     for step, each in by_step.items():
-        if "#" not in step:
-            found += ((writes, name, commands) for name, writes, commands in _by_name(step, each, seen.program))
+        found += ((writes, name, commands) for name, writes, commands in _by_name(step, each, seen.program))
     kept: set[str] = set()
     left = _MOST_COMMANDS
     for _, name, commands in sorted(found, key=lambda entry: not entry[0]):

@@ -13,12 +13,13 @@ from gert.kernel.runbook.kinds import (
     NONEMPTY,
     TEXT,
     TEXTS,
+    Choice,
     ListOf,
     MapOf,
     Nested,
     words,
 )
-from gert.kernel.runbook.model import Decoder, Kind, Model, Schema, optional
+from gert.kernel.runbook.model import Decoder, Kind, Model, optional
 from gert.kernel.runbook.tree import Map, Seq
 
 _ARGV: Final = ListOf(TEXT, minItems=1)
@@ -37,38 +38,32 @@ class CommandBlock(Model):
     arguments: dict[str, Any] | None = optional(MapOf(DATA), "what is sent with it, for other transports")
 
 
-class _Command(Kind):
-    """A command, as `CommandBlock` or as its `argv` alone; decoded to the keys that are given."""
+class _Command(Choice):
+    """A command, or its `argv` alone; decoded to the keys that are given."""
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> dict[str, Any]:
         """Decode either form."""
-        if type(value) is not Map:
-            return {"argv": list(_ARGV.decode(doc, node, key, value, path))}
-        block = CommandBlock.decode(doc, value, (*path, key))
-        given = {name: getattr(block, name) for name in CommandBlock.fields if name in value}
+        found = super().decode(doc, node, key, value, path)
+        if not isinstance(found, CommandBlock):
+            return {"argv": list(found or ())}
+        given = {name: getattr(found, name) for name in CommandBlock.fields if name in value}
         return {name: list(each) if name == "argv" else each for name, each in given.items()}
 
-    def schema(self, defs: dict[str, Schema]) -> Schema:
-        """Return the schema of either form."""
-        return {"anyOf": [_ARGV.schema(defs), CommandBlock.schema(defs)]}
 
-
-class _Commands(Kind):
+class _Commands(Choice):
     """A command for every call of a step, or a list with one for each call."""
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
-        """Decode one command or a list; in a list, each item is a list or a map."""
+        """Decode one command or a list; in a list of commands, each item is a list or a map."""
         if type(value) is Seq and any(type(each) in {Map, Seq} for each in value):
             return [_COMMAND.decode(doc, value, at, each, (*path, key)) for at, each in enumerate(value)]
         return _COMMAND.decode(doc, node, key, value, path)
 
-    def schema(self, defs: dict[str, Schema]) -> Schema:
-        """Return the schema of one command, or a list of them."""
-        one = _COMMAND.schema(defs)
-        return {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
 
-
-_COMMAND: Final = _Command()
+_NOUN: Final = "the words of a command, or a map"
+_FORMS: Final[dict[type, Kind]] = {Seq: _ARGV, Map: Nested(CommandBlock)}
+_COMMAND: Final = _Command(_NOUN, _FORMS)
+_COMMANDS: Final = _Commands(_NOUN, {**_FORMS, list: ListOf(_COMMAND, minItems=1)})
 
 
 class ExpectedFailure(Model):
@@ -96,7 +91,7 @@ class Expectations(Model):
     expected_risk: dict[str, str] = optional(MapOf(RISK), "risk by step", default={})
     expected_decisions: dict[str, str] = optional(MapOf(words(*VERDICTS)), "verdict by step", default={})
     expected_commands: dict[str, Any] = optional(
-        MapOf(_Commands()), "command by step, or a list of commands; exact or as `/regular expression/`", default={}
+        MapOf(_COMMANDS), "command by step, or a list of commands; exact or as `/regular expression/`", default={}
     )
     expected_events: tuple[str, ...] = optional(ListOf(NONEMPTY), "event types, in order, others between", default=())
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
