@@ -88,7 +88,7 @@ def play(
 ) -> tuple[RunResult, RunObservation, Script]:
     """Run a program on a scenario; lanes go one after the other."""
     script = Script(played, made, "ann")
-    seen = RunObservation(wanted)
+    seen = RunObservation(wanted, made)
     result = drive(run(setup(made, groups=dict(groups or {}))), script, seen)
     return result, seen, script
 

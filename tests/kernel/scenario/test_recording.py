@@ -15,7 +15,8 @@ from gert.kernel.governance.approval import Response
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.observed import RunObservation
-from gert.kernel.scenario.recording import collect_requests, recorded_scenario, recorded_test
+from gert.kernel.scenario.recorded_test import recorded_test
+from gert.kernel.scenario.recording import collect_requests, recorded_scenario
 from gert.kernel.scenario.script import Script
 
 

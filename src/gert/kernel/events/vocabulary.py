@@ -73,6 +73,7 @@ Severity = Literal["warning", "error"]
 Reconciliation = Literal["success", "failed", "retry"]
 """How an operator reconciles a call without a recorded result."""
 
+STEP_STATUSES: tuple[StepStatus, ...] = get_args(StepStatus)
 RUN_STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
 OUTCOME_CATEGORIES: tuple[OutcomeCategory, ...] = get_args(OutcomeCategory)
 FAILURE_KINDS: tuple[FailureKind, ...] = get_args(FailureKind)

@@ -19,6 +19,10 @@ _ESCAPED: Final = re.compile('["\\\\\x00-\x1f\x7f-\xa0\xad\u2000-\u200f\u2028-\u
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
+class OneLine(list[Any]):
+    """A list of scalars that is written on one line, such as the words of a command."""
+
+
 def to_yaml(data: Mapping[str, Any]) -> str:
     """Write a map as a document in block style."""
     return "".join(f"{line}\n" for line in _map(data, 0)) if data else "{}\n"
@@ -42,6 +46,9 @@ def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
     indent = "  " * depth
     if isinstance(value, Mapping) and value:
         inner = _map(value, depth + 1)
+    elif isinstance(value, OneLine) and value:
+        yield f"{indent}{head} [{', '.join(map(_scalar, value))}]"
+        return
     elif isinstance(value, list | tuple) and value:
         inner = (line for each in value for line in _entry("-", each, depth + 1))
     elif isinstance(value, str) and (block := _block(value, depth + 1)) is not None:

@@ -1,6 +1,6 @@
 """Compares two runs of one scenario: how they ended, the steps they reached, decisions and outputs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,15 @@ from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.documents.expectations import Expectations
-from gert.kernel.scenario.expect import COMPLETED, expects, matches, shown
+from gert.kernel.scenario.commands import ARGV, command_text, comparable, shown_pair
+from gert.kernel.scenario.expect import (
+    COMPLETED,
+    command_differences,
+    expects,
+    failure_differences,
+    matches,
+    shown,
+)
 from gert.kernel.scenario.observed import RunObservation
 
 NOTHING: Final = "nothing"
@@ -62,11 +70,12 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Changed, ...] = ()
     risks: tuple[Changed, ...] = ()
     outputs: tuple[Changed, ...] = ()
+    commands: tuple[Changed, ...] = ()
 
     @property
     def is_none(self) -> bool:
         """Whether nothing changed."""
-        listed = (self.reached, self.unreached, self.meta, self.decisions, self.risks, self.outputs)
+        listed = (self.reached, self.unreached, self.meta, self.decisions, self.risks, self.outputs, self.commands)
         return not (self.outcome_changed or self.failure or any(listed))
 
 
@@ -82,9 +91,14 @@ def ending_of(seen: RunObservation) -> Ending:
     )
 
 
-def changes(before: RunObservation, after: RunObservation) -> Changes:
-    """Return what changed from the first run to the second."""
+def changes(before: RunObservation, after: RunObservation, expected: Expectations | None = None) -> Changes:
+    """Return what changed from the first run to the second.
+
+    expected: the test of a trace: it also expects commands that the trace does not have
+    """
     first, second = ending_of(before), ending_of(after)
+    commands = tuple(_command_changes(before, after))
+    told = {path for path in before.calls if any(each.name.startswith(path) for each in commands)}
     both = [step for step in before.visited if step in after.visited]
     outputs = ((step, before.by_step.get(step, {}), after.by_step.get(step, {})) for step in both)
     return Changes(
@@ -98,6 +112,7 @@ def changes(before: RunObservation, after: RunObservation) -> Changes:
         decisions=tuple(_decision_changes(before.decisions, after.decisions)),
         risks=tuple(_decision_changes(before.risks, after.risks)),
         outputs=tuple(change for step, old, new in outputs for change in _values(f"{step}.", old, new)),
+        commands=(*commands, *_expected_commands(expected, after, told)),
     )
 
 
@@ -117,13 +132,14 @@ def changes_since(expected: Expectations | None, after: RunObservation) -> Chang
         before=first,
         after=second,
         outcome_changed=changed,
-        failure=failure if changed else None,
+        failure=_unexpected_failure(expected, after) or (failure if changed else None),
         reached=tuple(name for name in expected.must_not_reach if after.is_reached(name)),
         unreached=tuple(name for name in expected.must_reach if not after.is_reached(name)),
         meta=tuple(_unmatched(expected.expected_meta, lambda name: (name in _meta(after), _meta(after).get(name)))),
         decisions=tuple(_expected_decisions(expected.expected_decisions, 0, after)),
         risks=tuple(_expected_decisions(expected.expected_risk, 1, after)),
         outputs=tuple(_unmatched(expected.expected_outputs, after.output)),
+        commands=tuple(_expected_commands(expected, after)),
     )
 
 
@@ -139,6 +155,11 @@ def _only(these: Mapping[str, None], others: Mapping[str, None]) -> Iterator[str
 def _failure(before: RunObservation, after: RunObservation) -> Changed | None:
     old, new = _why(before), _why(after)
     return Changed("failure", old, new) if old != new else None
+
+
+def _unexpected_failure(expected: Expectations, after: RunObservation) -> Changed | None:
+    unmet = next(failure_differences(expected, after), None)
+    return Changed("failure", unmet.expected, _why(after)) if unmet is not None else None
 
 
 def _why(seen: RunObservation) -> str:
@@ -208,6 +229,36 @@ def _expected_decisions(expected: Mapping[str, str], at: int, seen: RunObservati
         decided = seen.decision_on(step)
         if decided is not None and decided[at].word != word:
             yield Changed(step, word, decided[at].word)
+
+
+def _command_changes(before: RunObservation, after: RunObservation) -> Iterator[Changed]:
+    """Yield changed commands at places that both runs reached."""
+    for path in (path for path in before.calls if path in after.calls):
+        old, new = before.calls[path], after.calls[path]
+        if len(old) != len(new):
+            yield Changed(path, f"{len(old)} calls", f"{len(new)} calls")
+        for one, other in zip(old, new, strict=False):
+            was, now = one.command(before.program), other.command(after.program)
+            yield from _part_changes(path, masked(comparable(one, was, now)), masked(comparable(other, now, was)))
+
+
+def _part_changes(path: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Changed]:
+    for part in dict.fromkeys((*was, *now)):
+        if (part in was) != (part in now) or not _same(was.get(part), now.get(part)):
+            old, new = shown_pair(command_text(was.get(part)), command_text(now.get(part)))
+            name = path if part == ARGV else f"{path}.{part}"
+            yield Changed(name, old if part in was else NOTHING, new if part in now else NOTHING)
+
+
+def _expected_commands(
+    expected: Expectations | None, seen: RunObservation, told: Collection[str] = ()
+) -> Iterator[Changed]:
+    """Yield unmet expectations of commands, except at the paths in `told`; a step that did not run is told as that."""
+    for step, want in expected.expected_commands.items() if expected is not None else ():
+        calls = seen.commands(step)
+        if calls and not any(call.path in told for call, _ in calls):
+            for each in command_differences(step, want, seen):
+                yield Changed(each.name.partition(".")[2], each.expected, each.found)
 
 
 def _unmatched(expected: Mapping[str, Any], find: Callable[[str], tuple[bool, Any]]) -> Iterator[Changed]:

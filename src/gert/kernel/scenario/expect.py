@@ -13,6 +13,7 @@ from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.places import is_index
 from gert.kernel.scenario.absent_items import absent_items
+from gert.kernel.scenario.commands import ARGV, command_text, shown_pair
 from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.template import render_text
 
@@ -79,6 +80,25 @@ def _outcome(expected: Expectations, seen: RunObservation) -> Iterator[Differenc
     found = outcome.category if outcome is not None else None
     yield from _same("expected_outcome", expected.expected_outcome, found, hint)
     yield from _same("expected_code", expected.expected_code, outcome.code if outcome is not None else None, hint)
+
+
+def failure_differences(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
+    """Yield how the failure of the run differs."""
+    want = expected.expected_failure
+    if want is None:
+        return
+    found = seen.failure
+    yield from _same("expected_failure.kind", want.kind, found.kind if found is not None else None, _why(seen))
+    if want.step is not None and not seen.is_failed_at(want.step):
+        yield from _same("expected_failure.step", want.step, seen.failed_step, _why(seen))
+    message = found.message if found is not None else ""
+    if want.message is not None and not _contains(want.message, message):
+        said = f"`{want.message}` in the message" if not _is_pattern(want.message) else _expected_text(want.message)
+        yield Difference("expected_failure.message", said, shown(message) if found is not None else "none", _why(seen))
+
+
+def _contains(want: str, message: str) -> bool:
+    return matches(want, message) if _is_pattern(want) else want in message
 
 
 def _reached(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
@@ -195,6 +215,39 @@ def _undecided_hint(found: object) -> str | None:
     return "there is no decision: the step was not reached" if found is None else None
 
 
+def _commands(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
+    for step, want in expected.expected_commands.items():
+        yield from command_differences(step, want, seen)
+
+
+def command_differences(step: str, want: Any, seen: RunObservation) -> Iterator[Difference]:
+    """Yield how the commands of a step differ: one is expected of every call, a list of one call after the other."""
+    name, found = f"expected_commands.{step}", seen.commands(step)
+    if seen.program is None and (not found or any(command is None for _, command in found)):
+        return  # a trace has only the commands that were approved
+    if not found:
+        yield Difference(name, _wanted_command(want), "that it was not run", _route(seen))
+        return
+    if isinstance(want, list) and len(want) != len(found):
+        yield Difference(name, f"{len(want)} commands", f"{len(found)}", _route(seen))
+    pairs = zip(want if isinstance(want, list) else [want] * len(found), found, strict=False)
+    for wanted, (call, command) in pairs:
+        for part, value in wanted.items():
+            is_there, there = part in (command or {}), (command or {}).get(part)
+            if is_there and matches(value, there):
+                continue
+            before, after = shown_pair(command_text(value), command_text(there))
+            hint = f"at `{call.path}`" if len(found) > 1 else None
+            yield Difference(name if part == ARGV else f"{name}.{part}", before, after if is_there else "none", hint)
+            if not isinstance(want, list):
+                return  # it is expected of every call, so the others say the same
+
+
+def _wanted_command(want: Any) -> str:
+    first = want[0] if isinstance(want, list) else want
+    return shown_pair(text := command_text(first.get(ARGV, first)), text)[0]
+
+
 def _events(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
     if seen.pending:
         kind, step = seen.pending[-1]
@@ -207,9 +260,11 @@ def _events(expected: Expectations, seen: RunObservation) -> Iterator[Difference
 _RULES: Final[tuple[Callable[[Expectations, RunObservation], Iterator[Difference]], ...]] = (
     _status,
     _outcome,
+    failure_differences,
     _reached,
     _outputs,
     _meta,
     _decisions,
+    _commands,
     _events,
 )

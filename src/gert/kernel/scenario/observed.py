@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import (
+    ApprovalSubmitted,
     BranchEnter,
     ContractViolation,
     Failure,
@@ -24,6 +25,8 @@ from gert.kernel.events.runbook import (
 from gert.kernel.events.vocabulary import RunStatus
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.program import Program
+from gert.kernel.scenario.commands import Command, ToolCall
 
 
 class RunObservation:
@@ -34,10 +37,16 @@ class RunObservation:
     paths: where steps ran; `arms` which arms were entered, `ends` where outcomes were resolved
     outputs: the last value of every output, by name; `by_step` by its step
     decisions, risks: the strictest, by step
+    calls: the calls of tools, in order, by path
+    program: renders their commands; None for a trace, which has those that were approved
     pending: expected events that have not occurred yet
     """
 
-    def __init__(self, wanted: Sequence[str] = ()) -> None:
+    def __init__(self, wanted: Sequence[str] = (), program: Program | None = None) -> None:
+        self.program = program
+        self.calls: dict[str, list[ToolCall]] = {}
+        self._approved: dict[str, Mapping[str, Any]] = {}
+        self._called_as: dict[str, list[ToolCall]] = {}
         self.runbook: str | None = None
         self.runbook_hash: str | None = None
         self.status: RunStatus | None = None
@@ -115,6 +124,10 @@ class RunObservation:
             self._names = {each for path in self.paths for each in _spellings(path)}
         return name in self._names
 
+    def is_failed_at(self, name: str) -> bool:
+        """Return whether the run failed at a step, by its id or the end of its path."""
+        return self.failed_step is not None and name in set(_spellings(self.failed_step))
+
     def decision_on(self, name: str) -> tuple[Verdict, Risk] | None:
         """Return the strictest decision on a step, and its highest risk, by its id or the end of its path."""
         step = self.spelled(name)
@@ -122,6 +135,14 @@ class RunObservation:
             return self.decisions[step], self.risks[step]
         found = [each for path, each in self._decided_at.items() if name in set(_spellings(path))]
         return (max(verdict for verdict, _ in found), max(risk for _, risk in found)) if found else None
+
+    def commands(self, name: str) -> list[tuple[ToolCall, Command | None]]:
+        """Return the calls of a step with their commands, in order, by its id or the end of its path."""
+        if not self._called_as:
+            for path, calls in self.calls.items():
+                for spelled in set(_spellings(path)):
+                    self._called_as.setdefault(spelled, []).extend(calls)
+        return [(call, call.command(self.program)) for call in self._called_as.get(name, ())]
 
     def _is_at(self, step: str, payload: Payload, path: str | None) -> bool:
         """Return whether an event is about a step, or about an item of it that has events of its own only."""
@@ -158,6 +179,16 @@ class RunObservation:
 
     def _step_start(self, payload: StepStart, path: str) -> None:
         self._visit(payload.step_id, path)
+        if payload.tool is not None:
+            approved = self._approved.pop(path, None)
+            writes = payload.contract_summary.get("writes") != []
+            call = ToolCall(path, payload.step_id, payload.tool, payload.action or "", payload.inputs, writes, approved)
+            self.calls.setdefault(path, []).append(call)
+
+    def _submitted(self, payload: ApprovalSubmitted, path: str) -> None:
+        command = (payload.request or {}).get("command")
+        if isinstance(command, Mapping):
+            self._approved[path] = command
 
     def _step_complete(self, payload: StepComplete, path: str) -> None:
         if payload.status != "skipped":
@@ -194,6 +225,7 @@ _FOLDS: Mapping[type[Payload], Callable[[RunObservation, Any, str], None]] = {
     RunStart: RunObservation._start,
     StepStart: RunObservation._step_start,
     StepComplete: RunObservation._step_complete,
+    ApprovalSubmitted: RunObservation._submitted,
     ForEachStart: RunObservation._loop,
     BranchEnter: RunObservation._branch,
     OutcomeResolved: RunObservation._end,

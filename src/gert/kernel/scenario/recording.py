@@ -31,7 +31,6 @@ from gert.kernel.engine.requests import (
 from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.runbook.program import Program
-from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.scenario.script import BY, DURATION, FAILURE, REDACTED, REJECT
 
 T = TypeVar("T")
@@ -104,20 +103,6 @@ def _joined(before: ApprovalAnswer | None, answer: ApprovalAnswer) -> ApprovalAn
         duration=before.duration + answer.duration,
         redacted=before.redacted + answer.redacted,
     )
-
-
-def recorded_test(seen: RunObservation, description: str) -> dict[str, Any]:
-    """Return the test document that expects what happened; it runs by default once it is promoted."""
-    outcome = seen.outcome
-    document = {
-        "description": description,
-        "golden": False,
-        "expected_status": seen.status,
-        "expected_outcome": outcome.category if outcome is not None else None,
-        "expected_code": outcome.code if outcome is not None else None,
-        "must_reach": [name for name in seen.visited if "#" not in name and not name.endswith("]")],
-    }
-    return {name: value for name, value in document.items() if value not in (None, [])}
 
 
 def _inputs(setup: Setup) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,7 +4,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from gert.kernel.runbook.documents.expectations import Expectations
-from gert.kernel.scenario.expect import COMPLETED, expects, literal, matches
+from gert.kernel.runbook.model import Model
+from gert.kernel.scenario.commands import as_written
+from gert.kernel.scenario.expect import (
+    COMPLETED,
+    command_differences,
+    expects,
+    failure_differences,
+    literal,
+    matches,
+)
 from gert.kernel.scenario.observed import RunObservation
 
 
@@ -26,21 +35,60 @@ def updates(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
         "must_not_reach": [name for name in expected.must_not_reach if not seen.is_reached(name)],
         "expected_events": list(expected.expected_events[: len(expected.expected_events) - len(seen.pending)]),
     }
-    maps = {
+    maps: dict[str, dict[str, Any]] = {
+        "expected_failure": _failure(expected, seen),
+        "expected_commands": _commands(expected, seen),
         "expected_outputs": _values(expected.expected_outputs, seen.output),
         "expected_meta": _values(expected.expected_meta, lambda name: _meta(seen, name)),
         "expected_risk": _words(expected.expected_risk, 1, seen),
         "expected_decisions": _words(expected.expected_decisions, 0, seen),
     }
     for name, value in (lists | maps).items():
-        old = getattr(expected, name)
-        if (list(old) if isinstance(value, list) else dict(old)) != value:
+        old = _plain(getattr(expected, name))
+        if old != value:
             changes[name] = value or None
+    if changes.get("expected_commands"):
+        changes["expected_commands"] = {
+            step: [as_written(each) for each in now] if isinstance(now, list) else as_written(now)
+            for step, now in changes["expected_commands"].items()
+        }
     gone = [name for name, value in changes.items() if value is None]
     if seen.status != COMPLETED and not expects(expected, without=gone):
         # Without expectations a run has to complete, and this one does not.
         changes["expected_status"] = seen.status
     return changes
+
+
+def _plain(value: Any) -> Any:
+    """Return the value of a key as it is written in a test."""
+    if isinstance(value, Model):
+        given = {name: getattr(value, name) for name in value.fields}
+        return {name: each for name, each in given.items() if each is not None}
+    return list(value) if isinstance(value, tuple) else value or {}
+
+
+def _failure(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
+    """Return where and why the run failed, in the keys that the test has; what still holds is kept."""
+    want, found = _plain(expected.expected_failure), seen.failure
+    if found is None or not want:
+        return {}
+    now = {"step": seen.failed_step, "kind": found.kind, "message": literal(found.message)}
+    unmet = {each.name.rpartition(".")[2] for each in failure_differences(expected, seen)}
+    return {name: now[name] if name in unmet else value for name, value in want.items()}
+
+
+def _commands(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
+    """Return the same steps with the commands they run now; expectations that still hold are kept."""
+    found: dict[str, Any] = {}
+    for step, want in expected.expected_commands.items():
+        commands = [command or {} for _, command in seen.commands(step)]
+        if not any(command_differences(step, want, seen)):
+            found[step] = want
+        elif commands:
+            parts = {part for each in (want if isinstance(want, list) else [want]) for part in each}
+            now = [{part: literal(each[part]) for part in each if part in parts} for each in commands]
+            found[step] = now[0] if all(each == now[0] for each in now) else now
+    return found
 
 
 def _words(expected: Iterable[str], at: int, seen: RunObservation) -> dict[str, str]:

@@ -210,7 +210,7 @@ def _since_recorded(folder: Folder, book: ReplayedRunbook, runner: asyncio.Runne
         scenario=folder.name,
         folder=folder.path,
         baseline=baseline,
-        changes=changes(recorded, ran.seen) if recorded is not None else changes_since(expected, ran.seen),
+        changes=changes(recorded, ran.seen, expected) if recorded is not None else changes_since(expected, ran.seen),
         missing=tuple(ran.missing),
         notes=tuple(notes),
     )

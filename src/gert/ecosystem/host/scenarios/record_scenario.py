@@ -11,7 +11,15 @@ import msgspec
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.options import Recorded
 from gert.ecosystem.host.run.record.journal import read_answers
-from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, TRACE_FILE, Folder, load, scenario_folder
+from gert.ecosystem.host.scenarios.folders import (
+    SCENARIO_FILE,
+    TEST_FILE,
+    TRACE_FILE,
+    Folder,
+    Loaded,
+    load,
+    scenario_folder,
+)
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import GertError, UsageError
 from gert.kernel.engine.frame import Setup
@@ -19,9 +27,11 @@ from gert.kernel.engine.requests import Request
 from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.text import os_reason
 from gert.kernel.runbook.writer import to_yaml
+from gert.kernel.scenario.expect import differences
 from gert.kernel.scenario.inputs import replayed_inputs
 from gert.kernel.scenario.observed import RunObservation
-from gert.kernel.scenario.recording import recorded_scenario, recorded_test
+from gert.kernel.scenario.recorded_test import recorded_test
+from gert.kernel.scenario.recording import recorded_scenario
 
 X_RECORDED: Final = "x-recorded"
 _YES: Final = frozenset({"1", "true", "yes", "on"})
@@ -68,7 +78,7 @@ class Recording:
 
     async def write(self, setup: Setup, lines: Sequence[bytes], answered: Sequence[bytes]) -> Recorded:
         """Write the scenario, and replay it at once to see that it leads to the same."""
-        seen = RunObservation().take_all(map(decode, lines))
+        seen = RunObservation(program=setup.program).take_all(map(decode, lines))
         answers = ((entry.key, entry.answer) for entry in read_answers(answered))
         scenario = recorded_scenario(setup, self.asks, answers)
         scenario["extensions"] = {
@@ -79,7 +89,8 @@ class Recording:
                 "gert_version": setup.started.gert_version,
             }
         }
-        test = recorded_test(seen, f"{setup.program.runbook.meta.name}, recorded from run {setup.run_id}")
+        title = f"{setup.program.runbook.meta.name}, recorded from run {setup.run_id}"
+        test = recorded_test(seen, title)
         try:
             write_folder(
                 self.folder,
@@ -98,7 +109,8 @@ class Recording:
             return Recorded(self.folder, problem=problem.message)
 
     async def _differs(self, setup: Setup, seen: RunObservation) -> str | None:
-        again = await replay_again(Folder(self.folder), setup)
+        loaded = load(Workspace(), Folder(self.folder), setup.program)
+        again = await _replay_again(loaded, setup)
         if again.missing:
             return again.missing[0]
         # As observed: within the run, an outcome may contain references to secrets.
@@ -112,12 +124,12 @@ class Recording:
         # Where a run was stopped, lanes that had not begun yet begin in its replay, and are stopped at once.
         if first != second and not (seen.status == "cancelled" and first < second):
             return "the replay visits other steps"
-        return None
+        unmet = next(differences(loaded.expected, again.seen, []), None)
+        return f"its own test fails: {unmet}" if unmet is not None else None
 
 
-async def replay_again(folder: Folder, setup: Setup) -> Replayed:
+async def _replay_again(loaded: Loaded, setup: Setup) -> Replayed:
     """Replay a scenario in place of the run it was recorded from."""
-    loaded = load(Workspace(), folder, setup.program)
     inputs = replayed_inputs(setup.program.runbook.meta.inputs, loaded.scenario)
     started = msgspec.structs.replace(setup.started, mode="replay", inputs=inputs.values, input_sources=inputs.sources)
     again = msgspec.structs.replace(setup, started=started, secret_inputs=frozenset(inputs.secrets))

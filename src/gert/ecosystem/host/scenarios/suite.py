@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import field
@@ -25,7 +25,7 @@ from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.scenario.coverage import Coverage, CoverageReport
 from gert.kernel.scenario.expect import Difference, absence_notes, differences
 from gert.kernel.scenario.inputs import replayed_inputs
-from gert.kernel.scenario.recording import recorded_test
+from gert.kernel.scenario.recorded_test import recorded_test
 from gert.kernel.scenario.update import updates
 
 TESTER = "tester@gert"
@@ -238,6 +238,9 @@ class _RunbookTest:
         )
 
 
+UNUSED: Final = "unused answers: "
+"""The note on answers that a run did not ask for: often, the test does not test what its author thinks."""
+
 _ARCHIVED = "archived: `golden: false`"
 _STRAY = "the scenario has no runbook"
 _STRAY_HINT = (
@@ -286,7 +289,7 @@ def _notes(loaded: Loaded, ran: Replayed) -> Iterator[str]:
     if ran.approved_by_default:
         yield f"approved by default, because the scenario has no answer: {listing(ran.approved_by_default, 5)}"
     if ran.unused:
-        yield f"unused answers: {listing(ran.unused, 5)}"
+        yield f"{UNUSED}{listing(ran.unused, 5)}"
 
 
 def _updates(loaded: Loaded, ran: Replayed) -> dict[str, Any]:

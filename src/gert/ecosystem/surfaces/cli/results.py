@@ -113,6 +113,7 @@ class ScenarioChanges(TypedDict):
     decisions: NotRequired[list[Changed]]
     risks: NotRequired[list[Changed]]
     outputs: NotRequired[list[Changed]]
+    commands: NotRequired[list[Changed]]
 
 
 class ComparedScenario(TypedDict):

@@ -1,11 +1,77 @@
 """The test document: the expected result of a scenario."""
 
-from typing import Any
+from typing import Any, Final
 
-from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES, RUN_STATUSES
+from gert.kernel.events.vocabulary import FAILURE_KINDS, OUTCOME_CATEGORIES, RUN_STATUSES
 from gert.kernel.runbook.documents.governance import RISK, VERDICTS
-from gert.kernel.runbook.kinds import BOOL, DATA, EXTENSIONS, NONEMPTY, TEXT, TEXTS, ListOf, MapOf, words
-from gert.kernel.runbook.model import Model, optional
+from gert.kernel.runbook.finding import Path
+from gert.kernel.runbook.kinds import (
+    BOOL,
+    DATA,
+    ENVIRONMENT_NAME,
+    EXTENSIONS,
+    NONEMPTY,
+    TEXT,
+    TEXTS,
+    Choice,
+    ListOf,
+    MapOf,
+    Nested,
+    words,
+)
+from gert.kernel.runbook.model import Decoder, Kind, Model, optional
+from gert.kernel.runbook.tree import Map, Seq
+
+_ARGV: Final = ListOf(TEXT, minItems=1)
+
+
+class CommandBlock(Model):
+    """What a call of a tool starts or sends; a key that is left out may have any value."""
+
+    argv: tuple[str, ...] | None = optional(_ARGV, "program and arguments, for `stdio`")
+    stdin: str | None = optional(TEXT, "standard input, for `stdio`")
+    env: dict[str, str] | None = optional(
+        MapOf(TEXT, keys=ENVIRONMENT_NAME), "environment variables that the action sets, for `stdio`"
+    )
+    cwd: str | None = optional(TEXT, "folder it runs in, for `stdio`")
+    call: str | None = optional(NONEMPTY, "method, MCP tool or skill, for other transports")
+    arguments: dict[str, Any] | None = optional(MapOf(DATA), "what is sent with it, for other transports")
+
+
+class _Command(Choice):
+    """A command, or its `argv` alone; decoded to the keys that are given."""
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> dict[str, Any]:
+        """Decode either form."""
+        found = super().decode(doc, node, key, value, path)
+        if not isinstance(found, CommandBlock):
+            return {"argv": list(found or ())}
+        given = {name: getattr(found, name) for name in CommandBlock.fields if name in value}
+        return {name: list(each) if name == "argv" else each for name, each in given.items()}
+
+
+class _Commands(Choice):
+    """A command for every call of a step, or a list with one for each call."""
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
+        """Decode one command or a list; in a list of commands, each item is a list or a map."""
+        if type(value) is Seq and any(type(each) in {Map, Seq} for each in value):
+            return [_COMMAND.decode(doc, value, at, each, (*path, key)) for at, each in enumerate(value)]
+        return _COMMAND.decode(doc, node, key, value, path)
+
+
+_NOUN: Final = "the words of a command, or a map"
+_FORMS: Final[dict[type, Kind]] = {Seq: _ARGV, Map: Nested(CommandBlock)}
+_COMMAND: Final = _Command(_NOUN, _FORMS)
+_COMMANDS: Final = _Commands(_NOUN, {**_FORMS, list: ListOf(_COMMAND, minItems=1)})
+
+
+class ExpectedFailure(Model):
+    """Where and why the run must fail."""
+
+    step: str | None = optional(NONEMPTY, "step that fails")
+    kind: str | None = optional(words(*FAILURE_KINDS), "kind of the failure, as in events")
+    message: str | None = optional(NONEMPTY, "text that the message contains, or `/regular expression/`")
 
 
 class Expectations(Model):
@@ -17,11 +83,15 @@ class Expectations(Model):
     expected_status: str | None = optional(words(*RUN_STATUSES), "how the run ends")
     expected_outcome: str | None = optional(words(*OUTCOME_CATEGORIES), "category of the outcome")
     expected_code: str | None = optional(TEXT, "code of the outcome")
+    expected_failure: ExpectedFailure | None = optional(Nested(ExpectedFailure), "where and why the run fails")
     must_reach: tuple[str, ...] = optional(TEXTS, "steps the run must visit", default=())
     must_not_reach: tuple[str, ...] = optional(TEXTS, "steps the run must not visit", default=())
     expected_outputs: dict[str, Any] = optional(MapOf(DATA), "outputs, exact or as `/regular expression/`", default={})
     expected_meta: dict[str, Any] = optional(MapOf(DATA), "details of the outcome", default={})
     expected_risk: dict[str, str] = optional(MapOf(RISK), "risk by step", default={})
     expected_decisions: dict[str, str] = optional(MapOf(words(*VERDICTS)), "verdict by step", default={})
+    expected_commands: dict[str, Any] = optional(
+        MapOf(_COMMANDS), "command by step, or a list of commands; exact or as `/regular expression/`", default={}
+    )
     expected_events: tuple[str, ...] = optional(ListOf(NONEMPTY), "event types, in order, others between", default=())
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})

@@ -65,11 +65,12 @@ def answer(project: Project, **answers: Any) -> None:
 
 
 def test_recorded_promoted_changed_and_the_difference_is_named(project: Project) -> None:
-    project.tool("health", ["echo", "sick"], extract={"state": {"from": "stdout", "pattern": r"(\w+)"}})
+    project.tool("health", ["cat", "state"], extract={"state": {"from": "stdout", "pattern": r"(\w+)"}})
+    (project.root / "state").write_text("sick")
     book(project, IS_SICK)
     # Two incidents are recorded; what was recorded is not yet compared.
     project.exec(*KIM, "--record", "scenarios/book/srv2-incident").ended(0)
-    project.tool("health", ["echo", "fine"], extract={"state": {"from": "stdout", "pattern": r"(\w+)"}})
+    (project.root / "state").write_text("fine")
     project.exec(*KIM, "--record", "scenarios/book/srv1-incident").ended(0)
     assert "No golden scenarios" in project.gert("diff", "book.yaml").ended(0).out
     for name in ("srv1-incident", "srv2-incident"):

@@ -13,6 +13,7 @@ from tests.ecosystem.surfaces.cli.canaries import found_in
 from tests.ecosystem.surfaces.cli.commands.test_replay_mode import manual
 from tests.ecosystem.surfaces.cli.workbench import (
     END,
+    NOTE,
     PATIENCE,
     Project,
     Ran,
@@ -473,6 +474,7 @@ def test_what_is_recorded_is_for_its_owner_and_runs_once_it_is_golden(project: P
         "expected_outcome": "resolved",
         "expected_code": "done",
         "must_reach": ["one"],
+        "expected_commands": {"one": ["sh", "-c", f"\n{NOTE}\n", "sh", "one", str(project.effects)]},
     }
     assert project.gert("test", ".", "--json").ended(0).said["skipped"] == 1
     assert not [each for each in folder.parent.iterdir() if each.name.startswith(".")]

@@ -46,6 +46,7 @@ def verdict(each: Compared) -> str:
     kinds = (
         (changes.reached or changes.unreached, "steps changed!"),
         (changes.decisions or changes.risks, "governance changed!"),
+        (changes.commands, "commands changed!"),
         (changes.failure or changes.meta, "outcome details changed!"),
         (changes.outputs, "outputs changed!"),
     )
@@ -81,6 +82,7 @@ def _changed(changes: Changes) -> Iterator[tuple[str, list[str]]]:
     yield "Outcome details changed", _pairs(changes.meta)
     yield "Decisions changed", _pairs(changes.decisions)
     yield "Risk changed", _pairs(changes.risks)
+    yield "Commands changed", _pairs(changes.commands)
     yield "Outputs changed", _pairs(changes.outputs)
 
 

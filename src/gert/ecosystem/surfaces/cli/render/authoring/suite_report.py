@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import click
 
-from gert.ecosystem.host.scenarios.suite import Covered, Tested, report_of
+from gert.ecosystem.host.scenarios.suite import UNUSED, Covered, Tested, report_of
 from gert.ecosystem.surfaces.cli.render.output import plural, print_line, print_lines
 from gert.errors import UsageError
 from gert.kernel.foundation.text import os_reason, printable
@@ -76,8 +76,10 @@ class Report:
             yield f"      and {plural(len(tested.differences) - 1, 'difference')} more (-v shows all)"
         if tested.hint:
             yield f"      {click.style('hint:', fg='cyan')} {printable(tested.hint)}"
-        if self._verbose or tested.verdict == "failed":
-            yield from (f"      {click.style('note:', fg='yellow')} {printable(note)}" for note in tested.notes)
+        shows_all = self._verbose or tested.verdict == "failed"
+        for note in tested.notes:
+            if shows_all or note.startswith(UNUSED):
+                yield f"      {click.style('note:', fg='yellow')} {printable(note)}"
 
     def summary(self, *, coverage: bool) -> Iterator[str]:
         """The coverage and the totals."""

@@ -9,7 +9,7 @@ from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
-from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep
+from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep, Step, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, error, note, warning
 from gert.kernel.runbook.places import Place, is_index, is_place, places_of, segments_of
 from gert.kernel.runbook.program import Program
@@ -21,6 +21,8 @@ EVIDENCE_KEYS: Final = ("by", "reject", "failure", "redacted", "duration")
 """Keys allowed next to evidence; a step's own evidence of that name takes precedence."""
 _UNNAMED: Final = re.compile("[a-z]+#[0-9]+")
 _ITEM: Final = re.compile(r"\[[^\]]*\]")
+PROCESS_KEYS: Final = frozenset({"argv", "stdin", "env", "cwd"})
+"""What is expected of a command that starts a process; other calls have `call` and `arguments`."""
 IGNORED_KEYS: Final = frozenset({"description", "tags", "golden", "extensions"})
 
 
@@ -84,8 +86,15 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
         yield error("D61", path, f"`{name}` is in both `must_reach` and `must_not_reach`")
     for section in ("expected_outputs", "expected_meta"):
         for name, value in getattr(expectations, section).items():
-            if isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == REGEX_ENDS:
-                yield from check_pattern("D61", value[1:-1], (section, name))
+            yield from _patterns(value, (section, name))
+    failure = expectations.expected_failure
+    if failure is not None:
+        if expectations.expected_status == "completed" or expectations.expected_outcome is not None:
+            yield error("D61", failure.path, "a run that completes has no failure", "remove `expected_failure`")
+        if failure.message is not None:
+            yield from _patterns(failure.message, failure.at("message"))
+    for name, value in expectations.expected_commands.items():
+        yield from _patterns(value, ("expected_commands", name))
     from gert.kernel.events.runbook import EVENTS  # validation of other documents needs none of them
 
     known = frozenset(each.type for each in EVENTS)
@@ -103,6 +112,40 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
     for section in ("expected_risk", "expected_decisions"):
         for name in getattr(expectations, section):
             yield from _named_step(name, (section, name), program, places)
+    if failure is not None and failure.step is not None:
+        yield from _named_step(failure.step, failure.at("step"), program, places)
+    for name, value in expectations.expected_commands.items():
+        path = ("expected_commands", name)
+        unknown = list(_named_step(name, path, program, places))
+        yield from unknown or _commands(program.by_id[_step_of(name)], value, path, program)
+
+
+def _patterns(value: Any, path: Path) -> Iterator[Finding]:
+    """D61: a `/regular expression/` compiles, at any depth."""
+    if isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == REGEX_ENDS:
+        yield from check_pattern("D61", value[1:-1], path)
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _patterns(each, path)
+
+
+def _commands(step: Step, commands: Any, path: Path, program: Program) -> Iterator[Finding]:
+    """D61: only a step that calls a tool has a command, and a command has the keys of the tool's transport."""
+    if not isinstance(step, ToolStep):
+        yield error("D61", path, f"`{step.id}` is a `{step.type}` step, and runs no command", on_key=True)
+        return
+    tool = program.tool_of(step)
+    if tool is None:
+        return
+    is_process = tool.meta.transport == "stdio"
+    for command in commands if isinstance(commands, list) else [commands]:
+        strange = next((key for key in command if (key in PROCESS_KEYS) != is_process), None)
+        if strange is not None:
+            message = f"`{strange}` does not apply: the tool of `{step.id}` is `{tool.meta.transport}`"
+            known = "a list of words, or `argv`, `stdin`, `env` and `cwd`" if is_process else "`call` and `arguments`"
+            yield error("D61", path, message, f"use {known}", on_key=True)
+        elif not command:
+            yield error("D61", path, f"nothing is expected of the command of `{step.id}`", on_key=True)
 
 
 def _named_step(name: str, path: Path, program: Program, places: list[tuple[Place, ...]]) -> Iterator[Finding]:

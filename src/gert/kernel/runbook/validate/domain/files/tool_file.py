@@ -54,6 +54,7 @@ def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
     yield from _writes(tool)
     if facts.rules is not None:
         yield from misspelt_tags(tool, *facts.rules)
+    yield from _unused_inputs(tool)
     for name, action in tool.actions.items():
         contract = resolve(declared(tool.contract), declared(action.contract))
         yield from _transport(tool, name, action)
@@ -129,6 +130,31 @@ def _writes(tool: Tool) -> Iterator[Finding]:
     for name, own in actions:
         if own is not None and not (of_all is not None and of_all.effects):
             yield from undeclared_writes(own, (of_all,), f"the action `{name}`")
+
+
+def _unused_inputs(tool: Tool) -> Iterator[Finding]:
+    """D66: a template uses each declared input; a server is sent all of them."""
+    if tool.meta.transport != "stdio":
+        return
+    used_by = {name: _used_inputs(action) for name, action in tool.actions.items()}
+    if tool.contract is not None and tool.actions:
+        yield from _unused(tool.contract, "the tool", tuple(used_by.values()))
+    for name, action in tool.actions.items():
+        if action.contract is not None:
+            yield from _unused(action.contract, f"the action `{name}`", (used_by[name],))
+
+
+def _unused(block: ContractBlock, what: str, used: tuple[set[str] | None, ...]) -> Iterator[Finding]:
+    for name in block.inputs:
+        if not any(each is None or name in each for each in used):
+            message = f"{what} declares the input `{name}`, and nothing uses it"
+            yield warning("D66", block.at("inputs", name), message, "use it in `argv`, or remove it", on_key=True)
+
+
+def _used_inputs(action: ActionBlock) -> set[str] | None:
+    """Return the inputs that the templates of an action use; None for all of them."""
+    heads = [each.path[0] if each.path else None for _, word, _ in _tool_templates(action) for each in word.references]
+    return {str(head) for head in heads} if all(isinstance(head, str) for head in heads) else None
 
 
 def _action_contract(tool: Tool, action: ActionBlock) -> Iterator[Finding]:

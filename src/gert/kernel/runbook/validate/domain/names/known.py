@@ -7,15 +7,25 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
+from gert.kernel.events.vocabulary import STEP_STATUSES
 from gert.kernel.foundation.globs import split_path
-from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.names import did_you_mean, listing
 from gert.kernel.foundation.text import shorten
 from gert.kernel.runbook.documents.steps import RepeatStep, Step
-from gert.kernel.runbook.finding import Finding, Path, Severity, error
+from gert.kernel.runbook.finding import Finding, Path, Severity, at_offset, error, warning
 from gert.kernel.runbook.program import Program, inner_lists, walk
+from gert.kernel.runbook.validate.domain.names.compared import compared_words
 from gert.kernel.runbook.validate.domain.names.names import Binding, Names
 from gert.kernel.runbook.validate.domain.names.scopes import Scopes
-from gert.kernel.runbook.validate.domain.names.shapes import ANYTHING, ListShape, ScalarShape, Shape, Unresolved, follow
+from gert.kernel.runbook.validate.domain.names.shapes import (
+    ANYTHING,
+    ListShape,
+    ScalarShape,
+    Shape,
+    StatusShape,
+    Unresolved,
+    follow,
+)
 from gert.kernel.template import EACH, Reference, Template
 
 Marks: TypeAlias = tuple[int, int, int]
@@ -84,6 +94,16 @@ class Known:
             if reference.path and isinstance(reference.path[0], str):
                 expects = reference.tolerant or _subject(reference) in tested or self._is_asked(reference, step)
                 yield from self._resolve(reference, path, expects)
+        for name, word in compared_words(template):
+            if word.value and word.value not in STEP_STATUSES and self._is_status(name):
+                yield at_offset(word.offset, _no_status(name, str(word.value), path))
+
+    def _is_status(self, name: tuple[str, ...]) -> bool:
+        """Return whether a name is how a step ended."""
+        is_record = name[:1] == ("step",)
+        head, *rest = name[is_record:] or ("",)
+        binding = (None if is_record else self.names.get(head)) or self.records.get(head)
+        return binding is not None and isinstance(follow(binding.shape, rest, head), StatusShape)
 
     def _is_asked(self, reference: Reference, step: Step | None) -> bool:
         """Return whether the author tests the name: in the step's `when`, or in the condition of an enclosing arm."""
@@ -233,6 +253,12 @@ class Known:
                     for inner in walk(block.steps):
                         found.setdefault(id(inner), step)
         return found
+
+
+def _no_status(name: tuple[str, ...], word: str, path: Path) -> Finding:
+    guess = did_you_mean(word, STEP_STATUSES)
+    hint = f"did you mean `{guess}`?" if guess else f"a step is {listing(STEP_STATUSES)}"
+    return warning("D24", path, f"`.{'.'.join(name)}` is never `{shorten(word)}`", hint)
 
 
 def _subject(reference: Reference) -> str:

@@ -21,6 +21,10 @@ class ScalarShape(Shape, frozen=True):
     type: str
 
 
+class StatusShape(ScalarShape, frozen=True):
+    """How a step ended: one of a few words."""
+
+
 class RecordShape(Shape, frozen=True):
     """A map with known keys."""
 

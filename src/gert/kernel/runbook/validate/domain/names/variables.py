@@ -35,6 +35,7 @@ from gert.kernel.runbook.validate.domain.names.shapes import (
     RecordShape,
     ScalarShape,
     Shape,
+    StatusShape,
     never_fits,
     shape_of_parameter,
     shape_of_value,
@@ -44,7 +45,7 @@ from gert.kernel.runbook.validate.domain.templates import templates_of
 from gert.kernel.runbook.validate.domain.tools import literal_objection, without_secret
 from gert.kernel.template import Template, templates_in
 
-STATUS: Final = ScalarShape("string")
+STATUS: Final = StatusShape("string")
 COUNT: Final = ScalarShape("int")
 ITERATION: Final = RecordShape({"index": COUNT, "round": COUNT})
 

@@ -1,0 +1,108 @@
+"""The test of a recorded scenario: it expects what the run did, and stays short enough to read."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from gert.errors import GertError
+from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.writer import OneLine
+from gert.kernel.scenario.commands import ARGV, Command, ToolCall, as_written
+from gert.kernel.scenario.expect import literal
+from gert.kernel.scenario.observed import RunObservation
+from gert.kernel.template import render_text
+
+_MOST_COMMANDS: Final = 50
+_LONGEST: Final = 2000
+
+
+def recorded_test(seen: RunObservation, description: str) -> dict[str, Any]:
+    """Return the test document that expects what happened; it runs by default once it is promoted."""
+    outcome = seen.outcome
+    document = {
+        "description": description,
+        "golden": False,
+        "expected_status": seen.status,
+        "expected_outcome": outcome.category if outcome is not None else None,
+        "expected_code": outcome.code if outcome is not None else None,
+        "expected_meta": {name: literal(value) for name, value in outcome.meta.items() if _is_short(value)}
+        if outcome is not None
+        else {},
+        "expected_failure": _failure(seen),
+        "must_reach": [name for name in seen.visited if _is_step(name)],
+        "expected_decisions": {
+            name: verdict.word for name, verdict in seen.decisions.items() if verdict > Verdict.ALLOW and _is_step(name)
+        },
+        "expected_commands": _commands(seen),
+    }
+    return {name: value for name, value in document.items() if value not in (None, [], {})}
+
+
+def _is_step(name: str) -> bool:
+    """Return whether a name is the id of a step, and not its position or one of its items."""
+    return "#" not in name and not name.endswith("]")
+
+
+def _failure(seen: RunObservation) -> dict[str, str]:
+    """Return where and why the run failed; not its message, which a new version of gert may word differently."""
+    if seen.failure is None or seen.status == "cancelled":
+        return {}
+    step = seen.failed_step or ""
+    where = {"step": step} if step and "#" not in step.rpartition("/")[2] else {}
+    return {**where, "kind": seen.failure.kind}
+
+
+def _commands(seen: RunObservation) -> dict[str, Any]:
+    """Return the commands of a run as a test expects them, by step.
+
+    Of a run with very many commands, those that write come first.
+    """
+    by_step: dict[str, list[ToolCall]] = {}
+    for call in (call for calls in seen.calls.values() for call in calls):
+        by_step.setdefault(call.step_id.partition("[")[0], []).append(call)
+    found: list[tuple[bool, str, list[Command]]] = []
+    for step, each in by_step.items():
+        found += ((writes, name, commands) for name, writes, commands in _by_name(step, each, seen.program))
+    kept: set[str] = set()
+    left = _MOST_COMMANDS
+    for _, name, commands in sorted(found, key=lambda entry: not entry[0]):
+        if len(commands) <= left and all(map(_is_short, commands)):
+            kept.add(name)
+            left -= len(commands)
+    written = {name: [_written(each) for each in commands] for _, name, commands in found if name in kept}
+    return {name: each[0] if len(each) == 1 else each for name, each in written.items()}
+
+
+def _by_name(step: str, calls: list[ToolCall], program: Program | None) -> Iterator[tuple[str, bool, list[Command]]]:
+    """Yield the commands of a step by its id where it has one place or one command, else by path."""
+    commands = [(call, _expectable(call.command(program))) for call in calls]
+    if any(not command for _, command in commands):
+        return
+    writes = any(call.writes for call in calls)
+    first = commands[0][1]
+    if all(command == first for _, command in commands):
+        yield step, writes, [first]
+        return
+    by_path: dict[str, list[Command]] = {}
+    for call, command in commands:
+        by_path.setdefault(call.path, []).append(command)
+    for path, each in by_path.items():
+        yield step if len(by_path) == 1 else path, writes, each
+
+
+def _written(command: Command) -> Any:
+    exact = literal(command)
+    if ARGV in exact and not any("\n" in word for word in exact[ARGV]):
+        exact[ARGV] = OneLine(exact[ARGV])
+    return as_written(exact)
+
+
+def _is_short(value: Any) -> bool:
+    try:
+        return len(render_text(value)) <= _LONGEST
+    except GertError:
+        return False  # nested too deeply to be written
+
+
+def _expectable(command: Command | None) -> Command:
+    return {name: value for name, value in (command or {}).items() if name != "server"}

@@ -1,0 +1,215 @@
+"""Tests can fail: a changed command, rule or place of a failure is found by `gert test` and by `gert diff`."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.ecosystem.surfaces.cli.workbench import Project, call, environment
+
+PLACE = "scenarios/book/kept"
+EXPIRE = ["echo", "EXPIRE", "{{ .key }}", "{{ .seconds }}", "NX"]
+DELETE = ["echo", "DEL", "{{ .key }}"]
+APPROVE: dict[str, Any] = {"rules": [{"writes": ["keys"], "action": "require-approval"}, {"default": "allow"}]}
+ALLOW: dict[str, Any] = {"rules": [{"default": "allow"}]}
+END = {"type": "end", "outcome": {"category": "resolved", "code": "ok", "meta": {"key": "{{ .key }}"}}}
+
+
+def redis(project: Project, argv: list[str], *, writes: bool = True, **action: Any) -> None:
+    project.tool(
+        "redis",
+        argv,
+        inputs={"key": {"type": "string"}, "seconds": {"type": "int", "default": 60}},
+        contract={"writes": ["keys"] if writes else []},
+        action=action,
+    )
+
+
+def book(project: Project, governance: dict[str, Any] = APPROVE, **more: Any) -> None:
+    step = call("extend", "redis", inputs={"key": "{{ .key }}"}, **more)
+    inputs = {"key": {"type": "string", "default": "session"}}
+    project.runbook(step, END, tools=["redis"], governance=governance, ends=False, inputs=inputs)
+
+
+def record(project: Project, code: int = 0, **environ: str) -> dict[str, Any]:
+    """Run for real, record, promote; what the test of the recording expects."""
+    ran = project.exec("--as", "kim", "--record", PLACE, "--json", stdin="y\n", **environ).ended(code)
+    assert ran.said["scenario"]["differs"] is None
+    project.gert("scenario", "promote", PLACE).ended(0)
+    project.gert("test", ".").ended(0)
+    found: dict[str, Any] = yaml.safe_load((project.root / PLACE / "test.yaml").read_text())
+    return found
+
+
+def outcome_of(project: Project, code: int) -> dict[str, Any]:
+    [found] = project.gert("test", ".", "--json").ended(code).said["tests"]
+    assert isinstance(found, dict)
+    return found
+
+
+def expect(project: Project, **expectations: Any) -> None:
+    (project.root / PLACE / "test.yaml").write_text(json.dumps(expectations))
+
+
+def test_a_changed_command_fails_the_test_and_is_a_change(project: Project) -> None:
+    redis(project, EXPIRE)
+    book(project)
+    assert record(project)["expected_commands"] == {"extend": ["echo", "EXPIRE", "session", "60", "NX"]}
+    project.gert("diff", "book.yaml", "--exit-code").ended(0)
+    redis(project, DELETE)
+    assert outcome_of(project, 1)["differences"] == [
+        {
+            "name": "expected_commands.extend",
+            "expected": "`echo EXPIRE session 60 NX`",
+            "found": "`echo DEL session`",
+            "hint": None,
+        }
+    ]
+    changed = project.gert("diff", "book.yaml", "--exit-code").ended(1).out
+    assert "commands changed!" in changed
+    assert "extend: `echo EXPIRE session 60 NX` → `echo DEL session`" in changed
+    [compared] = project.gert("diff", "book.yaml", "--json").ended(0).said["scenarios"]
+    assert [each["name"] for each in compared["changes"]["commands"]] == ["extend"]
+    assert "nothing uses it" in project.gert("validate", ".", "--strict").ended(1).out
+    project.gert("test", ".", "--update").ended(0)
+    project.gert("test", ".").ended(0)
+    project.gert("diff", "book.yaml", "--exit-code").ended(0)
+
+
+def test_the_trace_alone_shows_that_an_approved_command_changed(project: Project) -> None:
+    redis(project, EXPIRE, stdin="now", env={"MODE": "a"})
+    book(project)
+    record(project)
+    expect(project, golden=True, expected_code="ok")
+    project.gert("diff", "book.yaml", "--exit-code").ended(0)
+    redis(project, EXPIRE, stdin="later", env={"MODE": "b"})
+    [compared] = project.gert("diff", "book.yaml", "--json").ended(0).said["scenarios"]
+    assert compared["baseline"] == "trace"
+    assert compared["changes"]["commands"] == [
+        {"name": "extend.stdin", "before": "`now`", "after": "`later`"},
+        {"name": "extend.env", "before": '`{"MODE":"a"}`', "after": '`{"MODE":"b"}`'},
+    ]
+
+
+def test_the_inputs_of_a_call_without_approval_are_compared_with_the_trace(project: Project) -> None:
+    redis(project, EXPIRE, writes=False)
+    book(project)
+    record(project)
+    expect(project, golden=True, expected_code="ok")
+    project.gert("diff", "book.yaml", "--exit-code").ended(0)
+    redis(project, EXPIRE, writes=False)
+    step = call("extend", "redis", inputs={"key": "other"})
+    project.runbook(step, END, tools=["redis"], ends=False, inputs={"key": {"type": "string", "default": "session"}})
+    assert "extend.inputs" in project.gert("diff", "book.yaml", "--exit-code").ended(1).out
+
+
+def test_two_revisions_are_compared_by_every_command(project: Project) -> None:
+    redis(project, EXPIRE, writes=False)
+    book(project)
+    record(project)
+    expect(project, golden=True, expected_code="ok")
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "a"]):
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *who, *words], cwd=project.root, env=environment(), check=True)
+    project.gert("diff", "book.yaml", "--against", "main", "--exit-code").ended(0)
+    redis(project, DELETE, writes=False)
+    said = project.gert("diff", "book.yaml", "--against", "main", "--exit-code").ended(1).out
+    assert "extend: `echo EXPIRE session 60 NX` → `echo DEL session`" in said
+
+
+def test_a_recording_notices_that_the_rule_is_gone_and_that_the_meta_changed(project: Project) -> None:
+    redis(project, EXPIRE)
+    book(project)
+    found = record(project)
+    assert found["expected_decisions"] == {"extend": "require-approval"}
+    assert found["expected_meta"] == {"key": "session"}
+    book(project, ALLOW)
+    failed = outcome_of(project, 1)
+    assert [each["name"] for each in failed["differences"]] == ["expected_decisions.extend"]
+    assert failed["notes"] == ["unused answers: `approvals.extend`"]
+
+
+def test_a_secret_is_redacted_in_the_command_that_a_test_expects(project: Project) -> None:
+    redis(project, ["sh", "-c", "cat"], stdin="{{ .key }}")
+    inputs = {"key": {"type": "string", "secret": True, "from": "env/REDIS_KEY"}}
+    project.runbook(call("extend", "redis", inputs={"key": "{{ .key }}"}), tools=["redis"], inputs=inputs)
+    found = record(project, REDIS_KEY="hunter2-hunter2")
+    assert found["expected_commands"] == {"extend": {"argv": ["sh", "-c", "cat"], "stdin": "[REDACTED]"}}
+    assert not any("hunter2" in each.read_text() for each in (project.root / PLACE).iterdir())
+    redis(project, ["sh", "-c", "cat"], stdin="now {{ .key }}")
+    [different] = outcome_of(project, 1)["differences"]
+    assert (different["expected"], different["found"]) == ("`[REDACTED]`", "`now [REDACTED]`")
+
+
+def failing(project: Project) -> None:
+    """Two steps, of which the second one fails."""
+    project.script("fine", "exit 0")
+    project.script("sick", "echo broken >&2; exit 2")
+    project.runbook(call("fetch", "fine"), call("build", "sick"), tools=["fine", "sick"])
+
+
+def test_a_recording_of_a_failed_run_says_where_and_why(project: Project) -> None:
+    failing(project)
+    found = record(project, code=3)
+    assert found["expected_failure"] == {"step": "build", "kind": "exit_code"}
+    answers = project.root / PLACE / "scenario.yaml"
+    said = yaml.safe_load(answers.read_text())
+    said["tool_responses"] = {"fetch": {"exit_code": 2}, "build": {"exit_code": 2}}
+    answers.write_text(json.dumps(said))
+    assert "expected_failure.step: expected `build`, found `fetch`" in project.gert("test", ".", "-v").ended(1).out
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        ({"step": "build", "kind": "exit_code", "message": "broken"}, None),
+        ({"message": "/with [0-9]:/"}, None),
+        ({"step": "fetch"}, "expected_failure.step: expected `fetch`, found `build`"),
+        ({"kind": "timeout"}, "expected_failure.kind: expected `timeout`, found `exit_code`"),
+        ({"message": "no space left"}, "expected_failure.message: expected `no space left` in the message"),
+    ],
+    ids=str,
+)
+def test_a_test_says_where_and_why_a_run_fails(project: Project, failure: dict[str, str], told: str | None) -> None:
+    failing(project)
+    record(project, code=3)
+    expect(project, golden=True, expected_status="failed", expected_failure=failure)
+    said = project.gert("test", ".").ended(1 if told else 0).out
+    assert told is None or told in said
+    project.gert("diff", "book.yaml", "--exit-code").ended(1 if told else 0)
+
+
+def test_a_failure_that_does_not_happen_fails_the_test(project: Project) -> None:
+    redis(project, EXPIRE)
+    book(project, ALLOW)
+    record(project)
+    expect(project, golden=True, expected_failure={"kind": "timeout"})
+    assert "expected_failure.kind: expected `timeout`, found none" in project.gert("test", ".").ended(1).out
+
+
+def test_unused_answers_are_noted_although_the_test_passes(project: Project) -> None:
+    redis(project, EXPIRE)
+    book(project, when='{{ ne .key "session" }}')
+    (project.root / PLACE).mkdir(parents=True)
+    answers = {"tool_responses": {"extend": {"stdout": "1"}}, "approvals": {"extend": {"approved": True}}}
+    (project.root / PLACE / "scenario.yaml").write_text(json.dumps(answers))
+    expect(project, expected_code="ok")
+    said = project.gert("test", ".").ended(0).out
+    assert "note: unused answers: `tool_responses.extend`, `approvals.extend`" in said
+
+
+def test_a_big_recording_stays_readable(project: Project, tmp_path: Path) -> None:
+    redis(project, EXPIRE)
+    items = [f"key-{number}" for number in range(200)]
+    loop = {"as": "each", "over": items}
+    project.tool("look", ["echo", "{{ .key }}"], inputs={"key": {"type": "string"}})
+    project.runbook(
+        call("look", "look", inputs={"key": "{{ .each }}"}, for_each=loop),
+        call("extend", "redis", inputs={"key": "last"}),
+        tools=["look", "redis"],
+    )
+    commands = record(project)["expected_commands"]
+    assert commands["extend"] == ["echo", "EXPIRE", "last", "60", "NX"], "what writes comes first"
+    assert len(commands) == 50
