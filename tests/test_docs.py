@@ -65,7 +65,7 @@ def whole(text: str) -> tuple[str, bytes] | None:
         return "policy", f"apiVersion: policy/v0\nmeta: {{name: x}}\ngovernance:\n{indent(text, '  ')}".encode()
     for kind, start, known in PARTS:
         if keys and keys <= known:
-            rest = "" if {"meta", "name"} & keys or not start else "meta: {name: x}\n"
+            rest = "" if {"meta", "name"} & keys or not start or kind == "test" else "meta: {name: x}\n"
             return kind, f"{start}{rest}{text}".encode()
     return None
 
@@ -93,6 +93,7 @@ PARTS = (
     ("project", "", {"name", "policies", "runners", "secrets_policies"}),
     ("tool", "apiVersion: tool/v0\n", {"contract", "actions", "secrets"}),
     ("runbook", "apiVersion: kernel/v0\n", {"meta", "tools", "steps"}),
+    ("test", "extensions: {}\n", {"expected_commands"}),
 )
 VALUES = (
     "docs/running.md: confirm",
