@@ -127,6 +127,7 @@ def as_document(entry: ListedRun) -> dict[str, Any]:
     hashes = ("runbook_hash", "tool_hashes", "policy_hashes")
     return {
         **run_row(entry),
+        "outcome": outcome_facts(entry),
         "file": entry.started_with.file if entry.started_with is not None else None,
         "host": start.get("host"),
         "gert_version": start.get("gert_version"),
