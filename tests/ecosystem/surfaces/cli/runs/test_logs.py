@@ -245,3 +245,15 @@ def test_bytes_that_are_not_utf_8_are_shown_escaped(project: Project) -> None:
     project.exec().ended(0)
     assert [piece["text"] for piece in pieces(project, project.run().id)] == ["a\\xffb\n"]
     assert "a\\xffb" in project.gert("logs", project.run().id).ended(0).out
+
+
+def test_follow_ends_where_a_background_run_waits_for_approval(project: Project) -> None:
+    project.note_tool("quiet")
+    ask = {"rules": [{"default": "require-approval"}]}
+    project.runbook(note("x", tool="quiet"), tools=["quiet"], governance=ask)
+    started = project.exec("--background", "--json").ended(0).said
+    until(lambda: project.gert("approvals", "list", "--json").said)
+    followed = project.gert("logs", started["run_id"], "--follow").ended(0)
+    assert "waits for approval" in followed.err
+    project.gert("reject", "last", "--reason", "done").ended(0)
+    until(lambda: project.gert("run", "status", started["run_id"], "--json").said["status"] != "waiting")
