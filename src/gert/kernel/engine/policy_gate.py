@@ -81,12 +81,9 @@ def decision_of(frame: Frame, settings: StepSettings) -> GovernanceDecision:
 def _exceeded_limit(settings: StepSettings, step: Step, frame: Frame) -> str | None:
     """Return which limit is exceeded, or None."""
     limits = settings.decision.limits
-    if limits.max_targets is not None:
-        # The items of loops are known beforehand; `repeat` and `next` add executions as they run.
-        items, executed = frame.lane.targets, frame.state.executions[id(step)]
-        if max(items, executed) > limits.max_targets:
-            loops = " items of the loops around it, also those that `when` may skip" if items >= executed else ""
-            return f"expected at most {limits.max_targets} targets, found {max(items, executed)}{loops}"
+    # The items of loops are known beforehand; `repeat` and `next` add executions as they run.
+    if breach := limits.too_many_targets(frame.lane.targets, frame.state.executions[id(step)]):
+        return breach
     if limits.max_per_hour is not None:
         executed = frame.run.executions_of(settings.target, frame.state)
         return _hourly_excess(limits.max_per_hour, settings.target, frame.run.setup.recent, executed)

@@ -45,6 +45,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             max_per_hour=_lower(self.max_per_hour, other.max_per_hour),
         )
 
+    def too_many_targets(self, items: int, executed: int = 0) -> str | None:
+        """Return why so many items of loops, or executions of one step, are above the limit; None if they are not."""
+        found = max(items, executed)
+        if self.max_targets is None or found <= self.max_targets:
+            return None
+        loops = " items of the loops around it, also those that `when` may skip" if items >= executed else ""
+        return f"expected at most {self.max_targets} targets, found {found}{loops}"
+
 
 NO_LIMITS: Final = Limits()
 

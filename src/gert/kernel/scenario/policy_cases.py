@@ -71,10 +71,9 @@ def decide_case(
     # A run records the higher of both risks.
     risk = max((assess(each) for each in (contract, within) if each is not None), key=lambda row: row.risk)
     decision = explanation.decision
-    most = decision.limits.max_targets
-    if most is None or targets <= most:
+    breach = decision.limits.too_many_targets(targets)
+    if breach is None:
         return CaseDecision(risk, explanation, decision)
-    breach = f"expected at most {most} targets, found {targets}"
     return CaseDecision(risk, explanation, msgspec.structs.replace(decision, verdict=Verdict.DENY), breach)
 
 

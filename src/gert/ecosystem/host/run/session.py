@@ -26,7 +26,7 @@ from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer
 from gert.ecosystem.host.run.record.rate_limit import claims_for
 from gert.ecosystem.host.run.world.call_binding import Binding
 from gert.ecosystem.host.run.world.worlds import World
-from gert.errors import GertError, TraceError
+from gert.errors import GertError, TraceError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AwaitApproval, CallExtension, CallTool, Emit, Request
 from gert.kernel.engine.run import RunResult
@@ -243,7 +243,10 @@ async def _suspend(session: Session, suspended: Suspended) -> tuple[Pending, ...
 async def _with_notes(pending: Pending, ledger: Ledger | None) -> Pending:
     if ledger is None or not pending.ticket_id:
         return pending
-    view = await Tickets(ledger).get(pending.ticket_id)
+    try:
+        view = await Tickets(ledger).get(pending.ticket_id)
+    except UsageError:  # a part of the program that embeds gert keeps its tickets elsewhere
+        return pending
     return msgspec.structs.replace(pending, notes=view.notes)
 
 
