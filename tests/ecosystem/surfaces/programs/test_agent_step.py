@@ -348,6 +348,27 @@ def test_a_detached_run_whose_agent_waits_can_be_abandoned(project: Project, ser
     project.gert("run", "verify-ledger").ended(0)
 
 
+@pytest.mark.parametrize("answered", [False, True], ids=["open", "answered"])
+def test_with_a_run_the_runbook_that_its_agent_called_is_abandoned(
+    project: Project, server: ModelServer, answered: bool
+) -> None:
+    server.script = lambda messages: {"verdict": "fixed"} if results(messages) else [("restart-pod", {"pod": "web-1"})]
+    project.write("ops.policy.yaml", ASKS)
+    step = {"id": "restart", "type": "tool", "tool": "restart", "inputs": {"word": "{{ .pod }}"}}
+    project.runbook(step, name="restart-pod", tools=["restart"], inputs={"pod": {"type": "string", "required": True}})
+    project.runbook(agent(server, tools=[], runbooks=["restart-pod.yaml"]), tools=[])
+    said = project.exec("--policy", "ops.policy.yaml", "--detach", "--json").ended(0).said
+    (ticket,) = [each["ticket_id"] for each in said["pending"]]
+    if answered:
+        project.gert("approve", ticket, "--as", "bob").ended(0)
+    ended = project.gert("run", "abandon", said["run_id"], "--reason", "not needed", "--json").ended(0).said
+    assert (ended["tickets"], ended.get("warning")) == ([ticket], None)
+    project.gert("approve", ticket, "--as", "bob").ended(1)
+    assert "no run is ready" in project.gert("resume", "--ready").ended(0).out
+    assert project.noted() == []
+    project.gert("run", "verify-ledger").ended(0)
+
+
 def test_beside_a_ticket_of_its_own_a_detached_run_waits_for_that_of_its_agent(
     project: Project, server: ModelServer
 ) -> None:

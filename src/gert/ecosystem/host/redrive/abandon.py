@@ -85,28 +85,50 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
         head = await ledger.head(record.run_id)
         waits = head.runbook.waits.values() if head is not None and head.runbook is not None else ()
         ended = await _end(record, ledger, database, reason, environ)
-    closed, problem = await _close_agent_tickets(waits, database, reason, environ)
-    return msgspec.structs.replace(ended, tickets=(*tickets, *closed), warning=ended.warning or problem)
+    below = await _end_below(waits, database, options, environ)
+    return msgspec.structs.replace(
+        ended,
+        tickets=(*tickets, *below.tickets),
+        in_doubt=(*ended.in_doubt, *below.in_doubt),
+        warning=ended.warning or below.warning,
+    )
 
 
-async def _close_agent_tickets(
-    waits: Collection[str], database: Database, reason: str, environ: Mapping[str, str]
-) -> tuple[list[str], str | None]:
-    """Close the open tickets of agents that the run waited for; gives those, and why the others stay open."""
-    closed: list[str] = []
+class _Below(msgspec.Struct, frozen=True):
+    """The tickets that were closed below a run, calls in doubt, and why something there stays open."""
+
+    tickets: tuple[str, ...] = ()
+    in_doubt: tuple[str, ...] = ()
+    warning: str | None = None
+
+
+async def _end_below(
+    waits: Collection[str], database: Database, options: AbandonOptions, environ: Mapping[str, str]
+) -> _Below:
+    """Close the open tickets that agents of the run waited for, and abandon the runs of runbooks that they called."""
+    below = _Below()
+    inner: list[str] = []
     if not waits:
-        return closed, None
+        return below
     try:
         with masking_password(database):
             async with open_ledger(database, environ) as ledger:
                 for ticket_id in waits:
                     view = await Tickets(ledger).get(ticket_id)
-                    if view.status == "pending" and view.ticket.request.run_kind == "agent":
-                        await ledger.append(view.run_id, partial(_withdrawn, view, reason))
-                        closed.append(ticket_id)
+                    head = await ledger.head(view.run_id)
+                    if head is not None and head.runbook is not None:
+                        inner += [view.run_id] if head.runbook.ended is None else []
+                    elif view.status == "pending":
+                        await ledger.append(view.run_id, partial(_withdrawn, view, _reason(options)))
+                        below = msgspec.structs.replace(below, tickets=(*below.tickets, ticket_id))
+        for run_id in dict.fromkeys(inner):
+            ended = await abandon(msgspec.structs.replace(options, run_id=run_id), environ)
+            below = _Below(
+                (*below.tickets, *ended.tickets), (*below.in_doubt, *ended.in_doubt), below.warning or ended.warning
+            )
     except GertError as problem:
-        return closed, f"tickets of its agents stay open: {problem.message}"
-    return closed, None
+        return msgspec.structs.replace(below, warning=f"tickets of its agents stay open: {problem.message}")
+    return below
 
 
 def _withdrawn(view: TicketView, reason: str, head: Head, moment: str) -> Batch:
