@@ -89,3 +89,25 @@ def test_events_that_are_waited_for(wanted: tuple[str, ...], left: int) -> None:
     for path in ("a", "p/b"):
         seen.take(StepStart(step_id=path[-1], step_type="tool"), path)
     assert len(seen.pending) == left
+
+
+DEEP = "/".join(f"g{at}[{at}%2Fx]" for at in range(12)) + "/del"
+
+
+@pytest.mark.parametrize(
+    ("name", "reached"),
+    [
+        (DEEP, True),
+        ("/".join(f"g{at}" for at in range(12)) + "/del", True),
+        ("g10[10/x]/g11/del", True),
+        ("g11[11%2Fx]/del", True),
+        ("g10[11/x]/g11/del", False),
+        ("g10/del", False),
+        ("11[11/x]/del", False),
+        ("/del", False),
+    ],
+)
+def test_a_step_is_found_by_the_end_of_its_path_however_deep_it_is(name: str, reached: bool) -> None:
+    seen = RunObservation()
+    seen.take(StepStart(step_id="del", step_type="tool"), DEEP)
+    assert seen.is_reached(name) is reached

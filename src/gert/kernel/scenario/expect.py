@@ -88,13 +88,15 @@ def failure_differences(expected: Expectations, seen: RunObservation) -> Iterato
     if want is None:
         return
     found = seen.failure
-    yield from _same("expected_failure.kind", want.kind, found.kind if found is not None else None, _why(seen))
+    if found is None:
+        yield Difference("expected_failure", "that the run fails", "that it did not", _route(seen))
+        return
+    yield from _same("expected_failure.kind", want.kind, found.kind, _why(seen))
     if want.step is not None and not seen.is_failed_at(want.step):
         yield from _same("expected_failure.step", want.step, seen.failed_step, _why(seen))
-    message = found.message if found is not None else ""
-    if want.message is not None and not _contains(want.message, message):
+    if want.message is not None and not _contains(want.message, found.message):
         said = f"`{want.message}` in the message" if not _is_pattern(want.message) else _expected_text(want.message)
-        yield Difference("expected_failure.message", said, shown(message) if found is not None else "none", _why(seen))
+        yield Difference("expected_failure.message", said, shown(found.message), _why(seen))
 
 
 def _contains(want: str, message: str) -> bool:

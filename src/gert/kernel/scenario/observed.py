@@ -122,18 +122,18 @@ class RunObservation:
         if self._named != len(self.paths):
             self._named = len(self.paths)
             self._names = {each for path in self.paths for each in _spellings(path)}
-        return name in self._names
+        return name in self._names or any(_is_spelled(name, path) for path in self.paths if _is_deep(path))
 
     def is_failed_at(self, name: str) -> bool:
         """Return whether the run failed at a step, by its id or the end of its path."""
-        return self.failed_step is not None and name in set(_spellings(self.failed_step))
+        return self.failed_step is not None and _is_spelled(name, self.failed_step)
 
     def decision_on(self, name: str) -> tuple[Verdict, Risk] | None:
         """Return the strictest decision on a step, and its highest risk, by its id or the end of its path."""
         step = self.spelled(name)
         if step in self.decisions:
             return self.decisions[step], self.risks[step]
-        found = [each for path, each in self._decided_at.items() if name in set(_spellings(path))]
+        found = [each for path, each in self._decided_at.items() if _is_spelled(name, path)]
         return (max(verdict for verdict, _ in found), max(risk for _, risk in found)) if found else None
 
     def commands(self, name: str) -> list[tuple[ToolCall, Command | None]]:
@@ -142,13 +142,16 @@ class RunObservation:
             for path, calls in self.calls.items():
                 for spelled in set(_spellings(path)):
                     self._called_as.setdefault(spelled, []).extend(calls)
-        return [(call, call.command(self.program)) for call in self._called_as.get(name, ())]
+        named = self._called_as.get(name) or [
+            call for path, calls in self.calls.items() if _is_deep(path) and _is_spelled(name, path) for call in calls
+        ]
+        return [(call, call.command(self.program)) for call in named]
 
     def _is_at(self, step: str, payload: Payload, path: str | None) -> bool:
         """Return whether an event is about a step, or about an item of it that has events of its own only."""
         if isinstance(payload, StepStart | StepComplete):
             return self.spelled(step) in (payload.step_id, path)
-        return path is not None and step in set(_spellings(path))
+        return path is not None and _is_spelled(step, path)
 
     def spelled(self, name: str) -> str:
         """Return a name as it is in events: people write `step[a/b]`, events have `step[a%2Fb]`."""
@@ -237,17 +240,36 @@ _KNOWN = frozenset(each.type for each in _FOLDS)
 
 
 _ITEM: Final = re.compile(r"\[")
-_MOST_SPELLINGS: Final = 256
+_MOST_ITEMS: Final = 3
+
+
+def _is_deep(path: str) -> bool:
+    """Return whether a path has so many items that its spellings are not listed."""
+    return path.count("[") > _MOST_ITEMS
 
 
 def _spellings(path: str) -> Iterator[str]:
-    """Yield the ways to write the path of a call: its end, with or without items, as in events or as people read it."""
+    """Yield the ways to write the path of a call, if it is not deep, which `_is_spelled` accepts."""
     ends = [""]
-    for segment in reversed(path.split("/")):
-        names = (segment, segment.partition("[")[0])
-        ways = dict.fromkeys(each for name in names for each in (name, unquote(name)))
-        ends = [f"{way}/{end}" if end else way for way in ways for end in ends][:_MOST_SPELLINGS]
+    for segment in () if _is_deep(path) else reversed(path.split("/")):
+        ends = [f"{way}/{end}" if end else way for way in _ways(segment) for end in ends]
         yield from ends
+
+
+def _is_spelled(name: str, path: str) -> bool:
+    """Return whether a name is the end of a path, with or without items, as in events or as people read it."""
+    rests = {name}
+    for segment in reversed(path.split("/")):
+        cut = {rest[: len(rest) - len(way)] for rest in rests for way in _ways(segment) if rest.endswith(way)}
+        if "" in cut:
+            return True
+        rests = {rest[:-1] for rest in cut if rest.endswith("/")}
+    return False
+
+
+def _ways(segment: str) -> Iterable[str]:
+    names = (segment, segment.partition("[")[0])
+    return dict.fromkeys(each for name in names for each in (name, unquote(name)))
 
 
 def _event(text: str) -> tuple[str, str | None]:
