@@ -131,6 +131,22 @@ def test_a_recording_notices_that_the_rule_is_gone_and_that_the_meta_changed(pro
     assert failed["notes"] == ["unused answers: `approvals.extend`"]
 
 
+def test_an_input_that_is_no_longer_secret_fails_the_test_of_its_recording(project: Project) -> None:
+    redis(project, ["sh", "-c", "cat"], stdin="{{ .key }}")
+    inputs = {"key": {"type": "string", "secret": True, "from": "env/REDIS_KEY"}}
+    project.runbook(call("extend", "redis", inputs={"key": "{{ .key }}"}), tools=["redis"], inputs=inputs)
+    record(project, REDIS_KEY="hunter2-hunter2")
+    del inputs["key"]["secret"]
+    project.runbook(call("extend", "redis", inputs={"key": "{{ .key }}"}), tools=["redis"], inputs=inputs)
+    failed = outcome_of(project, 1)
+    assert "the input `key` is `[REDACTED]`, and the runbook does not declare it secret" in failed["message"]
+    assert failed["hint"] == "mark it `secret: true`, or give the scenario a value"
+    assert "D62" in project.gert("validate", ".").ended(1).out
+    project.gert("diff", "book.yaml", "--exit-code").ended(1)
+    (project.root / PLACE / "scenario.yaml").write_text(json.dumps({"inputs": {"key": "a"}, "tool_responses": {}}))
+    project.gert("validate", PLACE).ended(0)
+
+
 def test_a_secret_is_redacted_in_the_command_that_a_test_expects(project: Project) -> None:
     redis(project, ["sh", "-c", "cat"], stdin="{{ .key }}")
     inputs = {"key": {"type": "string", "secret": True, "from": "env/REDIS_KEY"}}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gert.kernel.foundation.names import suggestion
-from gert.kernel.foundation.text import shorten
+from gert.kernel.foundation.text import PLACEHOLDER, shorten
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -36,7 +36,13 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
             path: Path = (section, name)
             if name not in inputs:
                 yield _unknown("input", name, inputs, path)
-            elif not inputs[name].secret and (why := literal_objection(value, inputs[name].parameter())) is not None:
+            elif inputs[name].secret:
+                continue
+            elif value == PLACEHOLDER:
+                # It was secret when it was recorded: the next run would record its value.
+                message = f"the input `{name}` is `{PLACEHOLDER}`, and the runbook does not declare it secret"
+                yield error("D62", path, message, "mark it `secret: true`, or give the scenario a value")
+            elif (why := literal_objection(value, inputs[name].parameter())) is not None:
                 yield error("D62", path, f"the input `{name}`: {why}")
     yield from _missing_inputs(scenario, inputs)
     steps = program.by_id
