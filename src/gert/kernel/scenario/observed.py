@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 from urllib.parse import unquote
 
+from gert.kernel.engine.plan import Plan, Planner
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import (
@@ -23,9 +24,13 @@ from gert.kernel.events.runbook import (
     StepStart,
 )
 from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.governance.decide import Decision
 from gert.kernel.governance.risk import Risk
+from gert.kernel.governance.rules import Policy
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.documents.steps import EndStep
 from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.validate.domain.files.scenario_file import step_of
 from gert.kernel.scenario.commands import Command, ToolCall
 
 
@@ -39,11 +44,15 @@ class RunObservation:
     decisions, risks: the strictest, by step
     calls: the calls of tools, in order, by path
     program: renders their commands; None for a trace, which has those that were approved
+    policies: decide about its steps; a trace has their verdicts
     pending: expected events that have not occurred yet
     """
 
-    def __init__(self, wanted: Sequence[str] = (), program: Program | None = None) -> None:
+    def __init__(
+        self, wanted: Sequence[str] = (), program: Program | None = None, policies: Sequence[Policy] = ()
+    ) -> None:
         self.program = program
+        self._planner = Planner(program, policies) if program is not None else None
         self.calls: dict[str, list[ToolCall]] = {}
         self._approved: dict[str, Mapping[str, Any]] = {}
         self._called_as: dict[str, list[ToolCall]] = {}
@@ -135,6 +144,15 @@ class RunObservation:
             return self.decisions[step], self.risks[step]
         found = [each for path, each in self._decided_at.items() if name in set(_spellings(path))]
         return (max(verdict for verdict, _ in found), max(risk for _, risk in found)) if found else None
+
+    def rules_on(self, name: str) -> Decision | None:
+        """Return what the policies require of a step, by its id or the end of its path; None for a trace."""
+        step = self.program.by_id.get(step_of(name)) if self.program is not None else None
+        if self._planner is None or step is None:
+            return None
+        plan = self._planner.end_settings(step) if isinstance(step, EndStep) else self._planner.plan(step)
+        settings = plan.settings if isinstance(plan, Plan) else plan
+        return settings.decision if settings is not None else None
 
     def commands(self, name: str) -> list[tuple[ToolCall, Command | None]]:
         """Return the calls of a step with their commands, in order, by its id or the end of its path."""

@@ -8,6 +8,7 @@ from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.writer import OneLine
 from gert.kernel.scenario.commands import ARGV, Command, ToolCall, as_written
+from gert.kernel.scenario.decisions import written_decision
 from gert.kernel.scenario.expect import literal
 from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.template import render_text
@@ -30,9 +31,7 @@ def recorded_test(seen: RunObservation, description: str) -> dict[str, Any]:
         else {},
         "expected_failure": _failure(seen),
         "must_reach": [name for name in seen.visited if _is_step(name)],
-        "expected_decisions": {
-            name: verdict.word for name, verdict in seen.decisions.items() if verdict > Verdict.ALLOW and _is_step(name)
-        },
+        "expected_decisions": dict(_decisions(seen)),
         "expected_commands": _commands(seen),
     }
     return {name: value for name, value in document.items() if value not in (None, [], {})}
@@ -41,6 +40,14 @@ def recorded_test(seen: RunObservation, description: str) -> dict[str, Any]:
 def _is_step(name: str) -> bool:
     """Return whether a name is the id of a step, and not its position or one of its items."""
     return "#" not in name and not name.endswith("]")
+
+
+def _decisions(seen: RunObservation) -> Iterator[tuple[str, Any]]:
+    """Yield the decisions that need an approval, deny, or have limits, with what the rules require."""
+    for name, verdict in seen.decisions.items():
+        written = written_decision(verdict.word, seen.rules_on(name))
+        if _is_step(name) and written != Verdict.ALLOW.word:
+            yield name, written
 
 
 def _failure(seen: RunObservation) -> dict[str, str]:

@@ -53,6 +53,12 @@ def expect(project: Project, **expectations: Any) -> None:
     (project.root / PLACE / "test.yaml").write_text(json.dumps(expectations))
 
 
+def commit(project: Project) -> None:
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "a"]):
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *who, *words], cwd=project.root, env=environment(), check=True)
+
+
 def test_a_changed_command_fails_the_test_and_is_a_change(project: Project) -> None:
     redis(project, EXPIRE)
     book(project)
@@ -110,9 +116,7 @@ def test_two_revisions_are_compared_by_every_command(project: Project) -> None:
     book(project)
     record(project)
     expect(project, golden=True, expected_code="ok")
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "a"]):
-        who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
-        subprocess.run(["git", *who, *words], cwd=project.root, env=environment(), check=True)
+    commit(project)
     project.gert("diff", "book.yaml", "--against", "main", "--exit-code").ended(0)
     redis(project, DELETE, writes=False)
     said = project.gert("diff", "book.yaml", "--against", "main", "--exit-code").ended(1).out
@@ -123,12 +127,106 @@ def test_a_recording_notices_that_the_rule_is_gone_and_that_the_meta_changed(pro
     redis(project, EXPIRE)
     book(project)
     found = record(project)
-    assert found["expected_decisions"] == {"extend": "require-approval"}
+    assert found["expected_decisions"] == {"extend": {"decision": "require-approval", "break_glass": False}}
     assert found["expected_meta"] == {"key": "session"}
     book(project, ALLOW)
     failed = outcome_of(project, 1)
     assert [each["name"] for each in failed["differences"]] == ["expected_decisions.extend"]
     assert failed["notes"] == ["unused answers: `approvals.extend`"]
+
+
+STRICT: dict[str, Any] = {
+    "writes": ["keys"],
+    "action": "require-approval",
+    "min_approvers": 2,
+    "approvers": ["ann", "bob"],
+    "separation_of_duties": True,
+    "approval_timeout": "90m",
+}
+
+
+def strict(project: Project, **weaker: Any) -> None:
+    rule = {name: value for name, value in {**STRICT, **weaker}.items() if value is not None}
+    timeout = rule.pop("approval_timeout")
+    book(project, {"approval_timeout": timeout, "rules": [rule, {"default": "allow"}]})
+
+
+@pytest.fixture
+def approved_by_two(project: Project) -> Project:
+    """A recording of a step that two people approved."""
+    redis(project, EXPIRE)
+    strict(project)
+    project.exec("--detach", "--as", "kim", "--record", PLACE).ended(0)
+    for who in ("ann", "bob"):
+        project.gert("approve", project.run().id, "--as", who).ended(0)
+    project.gert("resume", project.run().id).ended(0)
+    project.gert("scenario", "promote", PLACE).ended(0)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("weaker", "key", "expected", "found"),
+    [
+        pytest.param({"min_approvers": 1}, "min_approvers", "`2`", "`1`", id="one person is enough"),
+        pytest.param({"approvers": None}, "approvers", "`ann`, `bob`", "no one", id="anyone may approve"),
+        pytest.param({"approvers": ["ann", "bob", "kim"]}, "approvers", "`ann`, `bob`", "", id="more may approve"),
+        pytest.param(
+            {"separation_of_duties": None}, "separation_of_duties", "`true`", "`false`", id="the starter may approve"
+        ),
+        pytest.param({"break_glass": True}, "break_glass", "`false`", "`true`", id="an override is allowed"),
+        pytest.param({"approval_timeout": "2h"}, "approval_timeout", "`1h30m`", "`2h`", id="open for longer"),
+    ],
+)
+def test_a_weaker_rule_fails_the_test_of_a_recording_and_is_a_change(
+    approved_by_two: Project, weaker: dict[str, Any], key: str, expected: str, found: str
+) -> None:
+    project = approved_by_two
+    outcome_of(project, 0)
+    project.gert("diff", "book.yaml", "--exit-code").ended(0)
+    strict(project, **weaker)
+    [differs] = outcome_of(project, 1)["differences"]
+    assert (differs["name"], differs["expected"]) == (f"expected_decisions.extend.{key}", expected)
+    assert found in differs["found"]
+    assert "book rule 1" in differs["hint"]
+    [compared] = project.gert("diff", "book.yaml", "--json").ended(0).said["scenarios"]
+    [change] = compared["changes"]["decisions"]
+    assert (change["name"], change["before"]) == (f"extend.{key}", expected)
+    project.gert("test", ".", "--update").ended(0)
+    assert outcome_of(project, 0)["verdict"] == "passed"
+
+
+def test_a_recording_expects_what_differs_from_the_defaults_and_no_override(approved_by_two: Project) -> None:
+    test = yaml.safe_load((approved_by_two.root / PLACE / "test.yaml").read_text())
+    assert test["expected_decisions"]["extend"] == {
+        "decision": "require-approval",
+        "min_approvers": 2,
+        "approvers": ["ann", "bob"],
+        "separation_of_duties": True,
+        "approval_timeout": "1h30m",
+        "break_glass": False,
+    }
+
+
+def test_two_revisions_are_compared_by_what_their_rules_require(approved_by_two: Project) -> None:
+    project = approved_by_two
+    expect(project, golden=True, expected_code="ok")
+    commit(project)
+    strict(project, min_approvers=1, break_glass=True)
+    said = project.gert("diff", "book.yaml", "--against", "main", "--json").ended(0).said
+    found = said["scenarios"][0]["changes"]["decisions"]
+    assert found == [
+        {"name": "extend.min_approvers", "before": "`2`", "after": "`1`"},
+        {"name": "extend.break_glass", "before": "`false`", "after": "`true`"},
+    ]
+
+
+def test_only_the_settings_that_a_test_names_are_compared(approved_by_two: Project) -> None:
+    expect(approved_by_two, golden=True, expected_decisions={"extend": {"approvers": ["bob", "ann"]}})
+    strict(approved_by_two, min_approvers=1)
+    passed = outcome_of(approved_by_two, 0)
+    assert passed["notes"] == ["unused answers: `approvals.extend: the response of bob`"]
+    expect(approved_by_two, golden=True, expected_decisions={"extend": {}})
+    assert "nothing is expected of the decision" in outcome_of(approved_by_two, 1)["message"]
 
 
 def test_an_input_that_is_no_longer_secret_fails_the_test_of_its_recording(project: Project) -> None:
