@@ -18,6 +18,7 @@ from gert.kernel.events.runbook import (
     GovernanceDecision,
     Outcome,
     OutcomeResolved,
+    PreviewCaptured,
     RunComplete,
     RunStart,
     StepComplete,
@@ -55,6 +56,7 @@ class RunObservation:
         self._planner = Planner(program, policies) if program is not None else None
         self.calls: dict[str, list[ToolCall]] = {}
         self._approved: dict[str, Mapping[str, Any]] = {}
+        self._previewed: dict[str, tuple[str, ...]] = {}
         self._called_as: dict[str, list[ToolCall]] = {}
         self.runbook: str | None = None
         self.runbook_hash: str | None = None
@@ -200,8 +202,12 @@ class RunObservation:
         if payload.tool is not None:
             approved = self._approved.pop(path, None)
             writes = payload.contract_summary.get("writes") != []
-            call = ToolCall(path, payload.step_id, payload.tool, payload.action or "", payload.inputs, writes, approved)
+            called = (payload.tool, payload.action or "", payload.inputs, writes)
+            call = ToolCall(path, payload.step_id, *called, approved, self._previewed.pop(path, ()))
             self.calls.setdefault(path, []).append(call)
+
+    def _preview(self, payload: PreviewCaptured, path: str) -> None:
+        self._previewed[path] = payload.command
 
     def _submitted(self, payload: ApprovalSubmitted, path: str) -> None:
         command = (payload.request or {}).get("command")
@@ -244,6 +250,7 @@ _FOLDS: Mapping[type[Payload], Callable[[RunObservation, Any, str], None]] = {
     StepStart: RunObservation._step_start,
     StepComplete: RunObservation._step_complete,
     ApprovalSubmitted: RunObservation._submitted,
+    PreviewCaptured: RunObservation._preview,
     ForEachStart: RunObservation._loop,
     BranchEnter: RunObservation._branch,
     OutcomeResolved: RunObservation._end,

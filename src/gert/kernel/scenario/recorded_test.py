@@ -7,7 +7,7 @@ from gert.errors import GertError
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.writer import OneLine
-from gert.kernel.scenario.commands import ARGV, Command, ToolCall, as_written
+from gert.kernel.scenario.commands import ARGV, PREVIEW, Command, ToolCall, as_written
 from gert.kernel.scenario.decisions import written_decision
 from gert.kernel.scenario.expect import literal
 from gert.kernel.scenario.observed import RunObservation
@@ -99,8 +99,9 @@ def _by_name(step: str, calls: list[ToolCall], program: Program | None) -> Itera
 
 def _written(command: Command) -> Any:
     exact = literal(command)
-    if ARGV in exact and not any("\n" in word for word in exact[ARGV]):
-        exact[ARGV] = OneLine(exact[ARGV])
+    for part in (ARGV, PREVIEW):
+        if part in exact and not any("\n" in word for word in exact[part]):
+            exact[part] = OneLine(exact[part])
     return as_written(exact)
 
 

@@ -39,6 +39,9 @@ class CommandBlock(Model):
         MapOf(TEXT, keys=ENVIRONMENT_NAME), "environment variables that the action sets, for `stdio`"
     )
     cwd: str | None = optional(TEXT, "folder it runs in, for `stdio`")
+    preview: tuple[str, ...] | None = optional(
+        _ARGV, "program and arguments of the preview, which runs before the approval; or its MCP tool"
+    )
     call: str | None = optional(NONEMPTY, "method, MCP tool or skill, for other transports")
     arguments: dict[str, Any] | None = optional(MapOf(DATA), "what is sent with it, for other transports")
 
@@ -51,8 +54,7 @@ class _Command(Choice):
         found = super().decode(doc, node, key, value, path)
         if not isinstance(found, CommandBlock):
             return {"argv": list(found or ())}
-        given = {name: getattr(found, name) for name in CommandBlock.fields if name in value}
-        return {name: list(each) if name == "argv" else each for name, each in given.items()}
+        return as_given(found)
 
 
 class _Commands(Choice):

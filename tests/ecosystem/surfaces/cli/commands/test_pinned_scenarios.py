@@ -229,6 +229,36 @@ def test_only_the_settings_that_a_test_names_are_compared(approved_by_two: Proje
     assert "nothing is expected of the decision" in outcome_of(approved_by_two, 1)["message"]
 
 
+def test_a_changed_preview_fails_the_test_and_is_a_change(project: Project) -> None:
+    redis(project, EXPIRE, preview={"argv": ["echo", "ls", "{{ .key }}"]})
+    book(project)
+    command = {"argv": ["echo", "EXPIRE", "session", "60", "NX"], "preview": ["echo", "ls", "session"]}
+    assert record(project)["expected_commands"] == {"extend": command}
+    project.gert("diff", "book.yaml", "--exit-code").ended(0)
+    commit(project)
+    redis(project, EXPIRE, preview={"argv": ["echo", "rm", "{{ .key }}"]})
+    [differs] = outcome_of(project, 1)["differences"]
+    assert differs["name"] == "expected_commands.extend.preview"
+    assert (differs["expected"], differs["found"]) == ("`echo ls session`", "`echo rm session`")
+    for words in ((), ("--against", "main")):
+        changed = project.gert("diff", "book.yaml", "--exit-code", *words).ended(1).out
+        assert "extend.preview: `echo ls session` → `echo rm session`" in changed
+    redis(project, EXPIRE)
+    assert outcome_of(project, 1)["differences"][0]["found"] == "none"
+    redis(project, EXPIRE, preview={"argv": ["echo", "rm", "{{ .key }}"]})
+    project.gert("test", ".", "--update").ended(0)
+    outcome_of(project, 0)
+
+
+def test_a_preview_that_was_added_is_a_change(project: Project) -> None:
+    redis(project, EXPIRE)
+    book(project)
+    record(project)
+    redis(project, EXPIRE, preview={"argv": ["echo", "rm", "{{ .key }}"]})
+    changed = project.gert("diff", "book.yaml", "--exit-code").ended(1).out
+    assert "extend.preview: nothing → `echo rm session`" in changed
+
+
 def test_an_input_that_is_no_longer_secret_fails_the_test_of_its_recording(project: Project) -> None:
     redis(project, ["sh", "-c", "cat"], stdin="{{ .key }}")
     inputs = {"key": {"type": "string", "secret": True, "from": "env/REDIS_KEY"}}

@@ -148,10 +148,11 @@ def _commands(step: Step, commands: Any, path: Path, program: Program) -> Iterat
         return
     is_process = tool.meta.transport == "stdio"
     for command in commands if isinstance(commands, list) else [commands]:
-        strange = next((key for key in command if (key in PROCESS_KEYS) != is_process), None)
+        strange = next((key for key in command if key != "preview" and (key in PROCESS_KEYS) != is_process), None)
         if strange is not None:
             message = f"`{strange}` does not apply: the tool of `{step.id}` is `{tool.meta.transport}`"
-            known = "a list of words, or `argv`, `stdin`, `env` and `cwd`" if is_process else "`call` and `arguments`"
+            process = "a list of words, or `argv`, `stdin`, `env`, `cwd` and `preview`"
+            known = process if is_process else "`call`, `arguments` and `preview`"
             yield error("D61", path, message, f"use {known}", on_key=True)
         elif not command:
             yield error("D61", path, f"nothing is expected of the command of `{step.id}`", on_key=True)
