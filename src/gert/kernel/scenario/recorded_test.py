@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from gert.errors import GertError
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.documents.steps import AssertStep
 from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.validate.domain.files.scenario_file import step_of
 from gert.kernel.runbook.writer import OneLine
 from gert.kernel.scenario.commands import ARGV, PREVIEW, Command, ToolCall, as_written
 from gert.kernel.scenario.decisions import written_decision
@@ -51,12 +53,21 @@ def _decisions(seen: RunObservation) -> Iterator[tuple[str, Any]]:
 
 
 def _failure(seen: RunObservation) -> dict[str, str]:
-    """Return where and why the run failed; not its message, which a new version of gert may word differently."""
+    """Return where and why the run failed; the message only if the runbook has it, as gert may word its own anew."""
     if seen.failure is None or seen.status == "cancelled":
         return {}
     step = seen.failed_step or ""
     where = {"step": step} if step and "#" not in step.rpartition("/")[2] else {}
-    return {**where, "kind": seen.failure.kind}
+    message = seen.failure.message
+    is_own = seen.failure.kind == "assertion" and _has_messages(step, seen.program)
+    why = {"message": literal(message)} if is_own and message and _is_short(message) else {}
+    return {**where, "kind": seen.failure.kind, **why}
+
+
+def _has_messages(name: str, program: Program | None) -> bool:
+    """Return whether the runbook says why each assertion of a step fails."""
+    step = program.by_id.get(step_of(name)) if program is not None else None
+    return isinstance(step, AssertStep) and all(each.message is not None for each in step.assert_)
 
 
 def _commands(seen: RunObservation) -> dict[str, Any]:

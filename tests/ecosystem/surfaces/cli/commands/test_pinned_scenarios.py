@@ -305,6 +305,27 @@ def test_a_recording_of_a_failed_run_says_where_and_why(project: Project) -> Non
     assert "expected_failure.step: expected `build`, found `fetch`" in project.gert("test", ".", "-v").ended(1).out
 
 
+def asserting(project: Project, message: str | None) -> None:
+    check = {"type": "greater_than", "value": "{{ .free }}", "expected": "5"}
+    check |= {"message": message} if message is not None else {}
+    step = {"id": "enough", "type": "assert", "assert": [check]}
+    project.runbook(step, inputs={"free": {"type": "int", "default": 3}})
+
+
+def test_a_recording_expects_the_message_of_an_assertion_that_the_runbook_has(project: Project) -> None:
+    asserting(project, "only {{ .free }} GB are free")
+    failure = {"step": "enough", "kind": "assertion", "message": "only 3 GB are free"}
+    assert record(project, code=3)["expected_failure"] == failure
+    asserting(project, "{{ .free }} GB are enough")
+    [differs] = outcome_of(project, 1)["differences"]
+    assert differs["name"] == "expected_failure.message"
+
+
+def test_a_recording_does_not_expect_a_message_of_gert(project: Project) -> None:
+    asserting(project, None)
+    assert record(project, code=3)["expected_failure"] == {"step": "enough", "kind": "assertion"}
+
+
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
