@@ -93,7 +93,7 @@ PARTS = (
     ("project", "", {"name", "policies", "runners", "secrets_policies"}),
     ("tool", "apiVersion: tool/v0\n", {"contract", "actions", "secrets"}),
     ("runbook", "apiVersion: kernel/v0\n", {"meta", "tools", "steps"}),
-    ("test", "extensions: {}\n", {"expected_commands"}),
+    ("test", "extensions: {}\n", {"expected_commands", "expected_decisions"}),
 )
 VALUES = (
     "docs/running.md: confirm",

@@ -12,6 +12,7 @@ from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.scenario.commands import ARGV, command_text, comparable, shown_pair
+from gert.kernel.scenario.decisions import DECISION, as_map, different_settings, settings_of, unmet_settings
 from gert.kernel.scenario.expect import (
     COMPLETED,
     command_differences,
@@ -109,7 +110,7 @@ def changes(before: RunObservation, after: RunObservation, expected: Expectation
         unreached=tuple(_only(before.visited, after.visited)),
         failure=_failure(before, after),
         meta=tuple(_values("", _meta(before), _meta(after))) if before.outcome and after.outcome else (),
-        decisions=tuple(_decision_changes(before.decisions, after.decisions)),
+        decisions=(*_decision_changes(before.decisions, after.decisions), *_rule_changes(before, after, expected)),
         risks=tuple(_decision_changes(before.risks, after.risks)),
         outputs=tuple(change for step, old, new in outputs for change in _values(f"{step}.", old, new)),
         commands=(*commands, *_expected_commands(expected, after, told)),
@@ -136,8 +137,8 @@ def changes_since(expected: Expectations | None, after: RunObservation) -> Chang
         reached=tuple(name for name in expected.must_not_reach if after.is_reached(name)),
         unreached=tuple(name for name in expected.must_reach if not after.is_reached(name)),
         meta=tuple(_unmatched(expected.expected_meta, lambda name: (name in _meta(after), _meta(after).get(name)))),
-        decisions=tuple(_expected_decisions(expected.expected_decisions, 0, after)),
-        risks=tuple(_expected_decisions(expected.expected_risk, 1, after)),
+        decisions=tuple(_expected_decisions(expected, after)),
+        risks=tuple(_expected_risks(expected.expected_risk, after)),
         outputs=tuple(_unmatched(expected.expected_outputs, after.output)),
         commands=tuple(_expected_commands(expected, after)),
     )
@@ -224,11 +225,39 @@ def _decision_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> It
             yield Changed(name, before[name].word, after[name].word)
 
 
-def _expected_decisions(expected: Mapping[str, str], at: int, seen: RunObservation) -> Iterator[Changed]:
+def _rule_changes(before: RunObservation, after: RunObservation, expected: Expectations | None) -> Iterator[Changed]:
+    """Yield what rules require of steps by now; a trace does not have it, and its test may."""
+    if before.program is None:
+        yield from _expected_rules(expected, after)
+        return
+    for name in (name for name in before.decisions if name in after.decisions and "[" not in name):
+        old, new = before.rules_on(name), after.rules_on(name)
+        if old is not None and new is not None:
+            for setting, was, now in different_settings(settings_of(old), settings_of(new)):
+                yield Changed(f"{name}.{setting}", was, now)
+
+
+def _expected_decisions(expected: Expectations | None, seen: RunObservation) -> Iterator[Changed]:
+    for step, want in expected.expected_decisions.items() if expected is not None else ():
+        word, decided = as_map(want).get(DECISION), seen.decision_on(step)
+        if decided is not None and word not in (None, decided[0].word):
+            yield Changed(step, word, decided[0].word)
+    yield from _expected_rules(expected, seen)
+
+
+def _expected_rules(expected: Expectations | None, seen: RunObservation) -> Iterator[Changed]:
+    """Yield unmet expectations of what rules require; a step that was not reached is told as that."""
+    for step, want in expected.expected_decisions.items() if expected is not None else ():
+        rules = seen.rules_on(step) if seen.decision_on(step) is not None else None
+        for setting, was, now in unmet_settings(as_map(want), rules) if rules is not None else ():
+            yield Changed(f"{step}.{setting}", was, now)
+
+
+def _expected_risks(expected: Mapping[str, str], seen: RunObservation) -> Iterator[Changed]:
     for step, word in expected.items():
         decided = seen.decision_on(step)
-        if decided is not None and decided[at].word != word:
-            yield Changed(step, word, decided[at].word)
+        if decided is not None and decided[1].word != word:
+            yield Changed(step, word, decided[1].word)
 
 
 def _command_changes(before: RunObservation, after: RunObservation) -> Iterator[Changed]:

@@ -17,9 +17,10 @@ from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_text
 
 Command: TypeAlias = dict[str, Any]
-"""`argv`, `stdin`, `env` and `cwd` of a process; or `call`, `arguments` and `server`."""
+"""`argv`, `stdin`, `env` and `cwd` of a process; or `call`, `arguments` and `server`; and the `preview` of either."""
 
 ARGV: Final = "argv"
+PREVIEW: Final = "preview"
 _BESIDE: Final = ("stdin", "env", "cwd")
 _MAX_SHOWN: Final = 200
 _BEFORE: Final = 40
@@ -29,6 +30,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     """One call of a tool: a step that started; its retries make the same call.
 
     approved: the call as the approval request shows it, if there was one
+    preview: the command of the preview that ran before the approval
     """
 
     path: str
@@ -38,9 +40,14 @@ class ToolCall(msgspec.Struct, frozen=True):
     inputs: Mapping[str, Any]
     writes: bool
     approved: Mapping[str, Any] | None = None
+    preview: tuple[str, ...] = ()
 
     def command(self, program: Program | None) -> Command | None:
         """Return the command by the tool file, or as approved where there is none; None if it is not known."""
+        command = self._call(program)
+        return {**command, PREVIEW: list(self.preview)} if command is not None and self.preview else command
+
+    def _call(self, program: Program | None) -> Command | None:
         lookup = program.tool_names.get(self.tool) if program is not None else None
         tool = lookup.tool if lookup is not None else None
         action = tool.actions.get(self.action) if tool is not None else None

@@ -14,6 +14,7 @@ from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.places import is_index
 from gert.kernel.scenario.absent_items import absent_items
 from gert.kernel.scenario.commands import ARGV, command_text, shown_pair
+from gert.kernel.scenario.decisions import DECISION, as_map, unmet_settings
 from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.template import render_text
 
@@ -206,11 +207,26 @@ def _expected_text(want: Any) -> str:
 
 
 def _decisions(expected: Expectations, seen: RunObservation) -> Iterator[Difference]:
-    for section, at in (("expected_risk", 1), ("expected_decisions", 0)):
-        for step, word in getattr(expected, section).items():
-            found = seen.decision_on(step)
-            said = found[at].word if found is not None else None
-            yield from _same(f"{section}.{step}", word, said, _undecided_hint(found))
+    for step, word in expected.expected_risk.items():
+        found = seen.decision_on(step)
+        said = found[1].word if found is not None else None
+        yield from _same(f"expected_risk.{step}", word, said, _undecided_hint(found))
+    for step, want in expected.expected_decisions.items():
+        yield from _decision(step, want, seen)
+
+
+def _decision(step: str, want: Any, seen: RunObservation) -> Iterator[Difference]:
+    """Yield how the decision about a step differs; what rules require beside the verdict is not in a trace."""
+    name, wanted, found = f"expected_decisions.{step}", as_map(want), seen.decision_on(step)
+    if found is None:
+        yield from _same(name, wanted.get(DECISION, "a decision"), None, _undecided_hint(found))
+        return
+    yield from _same(name, wanted.get(DECISION), found[0].word)
+    rules = seen.rules_on(step)
+    if rules is not None:
+        hint = f"decided by {rules.rule}" if rules.rule else None
+        for setting, before, after in unmet_settings(wanted, rules):
+            yield Difference(f"{name}.{setting}", before, after, hint)
 
 
 def _undecided_hint(found: object) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 from urllib.parse import unquote
 
+from gert.kernel.engine.plan import Plan, Planner
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import (
@@ -17,15 +18,20 @@ from gert.kernel.events.runbook import (
     GovernanceDecision,
     Outcome,
     OutcomeResolved,
+    PreviewCaptured,
     RunComplete,
     RunStart,
     StepComplete,
     StepStart,
 )
 from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.governance.decide import Decision
 from gert.kernel.governance.risk import Risk
+from gert.kernel.governance.rules import Policy
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.documents.steps import EndStep
 from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.validate.domain.files.scenario_file import step_of
 from gert.kernel.scenario.commands import Command, ToolCall
 
 
@@ -39,13 +45,18 @@ class RunObservation:
     decisions, risks: the strictest, by step
     calls: the calls of tools, in order, by path
     program: renders their commands; None for a trace, which has those that were approved
+    policies: decide about its steps; a trace has their verdicts
     pending: expected events that have not occurred yet
     """
 
-    def __init__(self, wanted: Sequence[str] = (), program: Program | None = None) -> None:
+    def __init__(
+        self, wanted: Sequence[str] = (), program: Program | None = None, policies: Sequence[Policy] = ()
+    ) -> None:
         self.program = program
+        self._planner = Planner(program, policies) if program is not None else None
         self.calls: dict[str, list[ToolCall]] = {}
         self._approved: dict[str, Mapping[str, Any]] = {}
+        self._previewed: dict[str, tuple[str, ...]] = {}
         self._called_as: dict[str, list[ToolCall]] = {}
         self.runbook: str | None = None
         self.runbook_hash: str | None = None
@@ -136,6 +147,15 @@ class RunObservation:
         found = [each for path, each in self._decided_at.items() if _is_spelled(name, path)]
         return (max(verdict for verdict, _ in found), max(risk for _, risk in found)) if found else None
 
+    def rules_on(self, name: str) -> Decision | None:
+        """Return what the policies require of a step, by its id or the end of its path; None for a trace."""
+        step = self.program.by_id.get(step_of(name)) if self.program is not None else None
+        if self._planner is None or step is None:
+            return None
+        plan = self._planner.end_settings(step) if isinstance(step, EndStep) else self._planner.plan(step)
+        settings = plan.settings if isinstance(plan, Plan) else plan
+        return settings.decision if settings is not None else None
+
     def commands(self, name: str) -> list[tuple[ToolCall, Command | None]]:
         """Return the calls of a step with their commands, in order, by its id or the end of its path."""
         if not self._called_as:
@@ -185,8 +205,12 @@ class RunObservation:
         if payload.tool is not None:
             approved = self._approved.pop(path, None)
             writes = payload.contract_summary.get("writes") != []
-            call = ToolCall(path, payload.step_id, payload.tool, payload.action or "", payload.inputs, writes, approved)
+            called = (payload.tool, payload.action or "", payload.inputs, writes)
+            call = ToolCall(path, payload.step_id, *called, approved, self._previewed.pop(path, ()))
             self.calls.setdefault(path, []).append(call)
+
+    def _preview(self, payload: PreviewCaptured, path: str) -> None:
+        self._previewed[path] = payload.command
 
     def _submitted(self, payload: ApprovalSubmitted, path: str) -> None:
         command = (payload.request or {}).get("command")
@@ -229,6 +253,7 @@ _FOLDS: Mapping[type[Payload], Callable[[RunObservation, Any, str], None]] = {
     StepStart: RunObservation._step_start,
     StepComplete: RunObservation._step_complete,
     ApprovalSubmitted: RunObservation._submitted,
+    PreviewCaptured: RunObservation._preview,
     ForEachStart: RunObservation._loop,
     BranchEnter: RunObservation._branch,
     OutcomeResolved: RunObservation._end,

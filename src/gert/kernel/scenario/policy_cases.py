@@ -1,33 +1,23 @@
 """Cases of policy tests: decides about a contract as a run would, and compares it with the expected decision."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.foundation.duration import format_duration, parse_duration
-from gert.kernel.foundation.names import did_you_mean, listing
+from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import Contract
-from gert.kernel.governance.decide import Approvers, Decision, RuleRef, reference
+from gert.kernel.governance.decide import Decision, RuleRef, reference
 from gert.kernel.governance.explain import Explanation, explain
 from gert.kernel.governance.risk import RiskRow, assess
 from gert.kernel.governance.rules import Policy, ends_matching
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.documents.expectations import as_given
 from gert.kernel.runbook.documents.policy_test import NO_RULE, ExpectedDecisionBlock, PolicyCaseBlock
 from gert.kernel.scenario.coverage import Part
+from gert.kernel.scenario.decisions import shown_setting, unmet_settings
 from gert.kernel.scenario.expect import Difference
 
-# Fields that are compared for equality, with the same name on both sides.
-_PLAIN: Final = (
-    "min_approvers",
-    "separation_of_duties",
-    "require_signed_approvals",
-    "on_timeout",
-    "break_glass",
-    "violations_deny",
-    "serialize",
-)
 _ASKED: Final = Verdict.REQUIRE_APPROVAL
 
 
@@ -89,7 +79,9 @@ def case_differences(
     for person, may in case.may_approve.items():
         objection = _objection(person, case, judged.decision, groups)
         if may != (objection is None):
-            yield Difference(f"may_approve.{person}", _shown(may), _shown(not may), objection or judged.why)
+            yield Difference(
+                f"may_approve.{person}", shown_setting(may), shown_setting(not may), objection or judged.why
+            )
 
 
 def _verdict(expect: ExpectedDecisionBlock, judged: CaseDecision) -> Iterator[Difference]:
@@ -98,26 +90,8 @@ def _verdict(expect: ExpectedDecisionBlock, judged: CaseDecision) -> Iterator[Di
 
 
 def _settings(expect: ExpectedDecisionBlock, judged: CaseDecision) -> Iterator[Difference]:
-    decision = judged.decision
-    for name in _PLAIN:
-        yield from _same(name, getattr(expect, name), getattr(decision, name), judged.why)
-    for name in ("max_targets", "max_per_hour"):
-        yield from _same(name, getattr(expect, name), getattr(decision.limits, name), judged.why)
-    if expect.approval_timeout is not None:
-        wanted = parse_duration(expect.approval_timeout)
-        found = timedelta(seconds=decision.approval_timeout)
-        if wanted != found:
-            lasts = f"`{format_duration(found)}`"
-            yield Difference("approval_timeout", f"`{format_duration(wanted)}`", lasts, judged.why)
-    escalated = decision.escalations if decision.on_timeout == "escalate" else frozenset()
-    for name, people in (
-        ("approvers", _listed(decision.approvers)),
-        ("escalate_to", _listed(escalated)),
-        ("notify", decision.notify),
-    ):
-        wanted_people = getattr(expect, name)
-        if wanted_people is not None and frozenset(wanted_people) != people:
-            yield Difference(name, _people(wanted_people), _people(people), judged.why)
+    for name, wanted, found in unmet_settings(as_given(expect), judged.decision):
+        yield Difference(name, wanted, found, judged.why)
 
 
 def _reasons(expect: ExpectedDecisionBlock, judged: CaseDecision) -> Iterator[Difference]:
@@ -186,21 +160,7 @@ def _objection(
 
 def _same(name: str, expected: Any, found: Any, hint: str | None) -> Iterator[Difference]:
     if expected is not None and expected != found:
-        yield Difference(name, _shown(expected), _shown(found), hint)
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _listed(lists: Iterable[Approvers]) -> frozenset[str]:
-    return frozenset().union(*(each.listed for each in lists))
-
-
-def _people(names: Iterable[str]) -> str:
-    return listing(sorted(names)) or "no one"
+        yield Difference(name, shown_setting(expected), shown_setting(found), hint)
 
 
 class RuleCoverage:

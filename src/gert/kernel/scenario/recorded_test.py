@@ -5,9 +5,12 @@ from typing import Any, Final
 
 from gert.errors import GertError
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.documents.steps import AssertStep
 from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.validate.domain.files.scenario_file import step_of
 from gert.kernel.runbook.writer import OneLine
-from gert.kernel.scenario.commands import ARGV, Command, ToolCall, as_written
+from gert.kernel.scenario.commands import ARGV, PREVIEW, Command, ToolCall, as_written
+from gert.kernel.scenario.decisions import written_decision
 from gert.kernel.scenario.expect import literal
 from gert.kernel.scenario.observed import RunObservation
 from gert.kernel.template import render_text
@@ -30,9 +33,7 @@ def recorded_test(seen: RunObservation, description: str) -> dict[str, Any]:
         else {},
         "expected_failure": _failure(seen),
         "must_reach": [name for name in seen.visited if _is_step(name)],
-        "expected_decisions": {
-            name: verdict.word for name, verdict in seen.decisions.items() if verdict > Verdict.ALLOW and _is_step(name)
-        },
+        "expected_decisions": dict(_decisions(seen)),
         "expected_commands": _commands(seen),
     }
     return {name: value for name, value in document.items() if value not in (None, [], {})}
@@ -43,13 +44,30 @@ def _is_step(name: str) -> bool:
     return "#" not in name and not name.endswith("]")
 
 
+def _decisions(seen: RunObservation) -> Iterator[tuple[str, Any]]:
+    """Yield the decisions that need an approval, deny, or have limits, with what the rules require."""
+    for name, verdict in seen.decisions.items():
+        written = written_decision(verdict.word, seen.rules_on(name))
+        if _is_step(name) and written != Verdict.ALLOW.word:
+            yield name, written
+
+
 def _failure(seen: RunObservation) -> dict[str, str]:
-    """Return where and why the run failed; not its message, which a new version of gert may word differently."""
+    """Return where and why the run failed; the message only if the runbook has it, as gert may word its own anew."""
     if seen.failure is None or seen.status == "cancelled":
         return {}
     step = seen.failed_step or ""
     where = {"step": step} if step and "#" not in step.rpartition("/")[2] else {}
-    return {**where, "kind": seen.failure.kind}
+    message = seen.failure.message
+    is_own = seen.failure.kind == "assertion" and _has_messages(step, seen.program)
+    why = {"message": literal(message)} if is_own and message and _is_short(message) else {}
+    return {**where, "kind": seen.failure.kind, **why}
+
+
+def _has_messages(name: str, program: Program | None) -> bool:
+    """Return whether the runbook says why each assertion of a step fails."""
+    step = program.by_id.get(step_of(name)) if program is not None else None
+    return isinstance(step, AssertStep) and all(each.message is not None for each in step.assert_)
 
 
 def _commands(seen: RunObservation) -> dict[str, Any]:
@@ -92,8 +110,9 @@ def _by_name(step: str, calls: list[ToolCall], program: Program | None) -> Itera
 
 def _written(command: Command) -> Any:
     exact = literal(command)
-    if ARGV in exact and not any("\n" in word for word in exact[ARGV]):
-        exact[ARGV] = OneLine(exact[ARGV])
+    for part in (ARGV, PREVIEW):
+        if part in exact and not any("\n" in word for word in exact[part]):
+            exact[part] = OneLine(exact[part])
     return as_written(exact)
 
 

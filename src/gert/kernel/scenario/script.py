@@ -32,8 +32,9 @@ from gert.kernel.engine.requests import (
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.principal import Principal
-from gert.kernel.foundation.text import path_text
+from gert.kernel.foundation.text import path_text, printable
 from gert.kernel.governance.approval import ApprovalRequest, Response
+from gert.kernel.governance.approval_rules import Ticket, tally
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
 from gert.kernel.runbook.program import Program
@@ -58,6 +59,7 @@ class Script:
         self._used: dict[tuple[str, str], int] = {}
         self._built: dict[tuple[Any, ...], ToolAnswer] = {}
         self._stopped: Failure | None = None
+        self._late: dict[str, None] = {}
         self.missing: list[str] = []
         """Requests without an answer, as messages."""
         self.approved_by_default: list[str] = []
@@ -86,14 +88,20 @@ class Script:
                 used = self._used.get((section, key), 0)
                 if used == 0 or (isinstance(given, list | tuple) and used < len(given)):
                     yield f"{section}.{key}"
+        yield from self._late
 
     # --- lookup
+
+    def _key(self, section: str, ask: Request[Any]) -> str | None:
+        """Return the most specific key that the section has for a request."""
+        given: Mapping[str, Any] = getattr(self._scenario, section)
+        return next((key for key in keys_for(ask) if key in given), None)
 
     def _next(self, section: str, ask: Request[Any]) -> Any:
         """Return the next entry for a request, or a failure that names what is missing."""
         given: Mapping[str, Any] = getattr(self._scenario, section)
         keys = keys_for(ask)
-        key = next((each for each in keys if each in given), None)
+        key = self._key(section, ask)
         if key is None:
             own = keys[-2] if isinstance(ask, CallTool) else keys[-1]
             also = f" or `{own}`" if own != ask.step_id else ""
@@ -117,7 +125,7 @@ class Script:
     def _peek(self, section: str, ask: Request[Any]) -> Any:
         """Return the entry that `_next` would return, if there is one."""
         given: Mapping[str, Any] = getattr(self._scenario, section)
-        key = next((each for each in keys_for(ask) if each in given), None)
+        key = self._key(section, ask)
         entry = given[key] if key is not None else None
         if not isinstance(entry, list | tuple) or key is None:
             return entry
@@ -209,7 +217,7 @@ class Script:
         return EvidenceAnswer(evidence=given, by=by, failure=failure, redacted=redacted, duration=duration)
 
     def _has(self, section: str, ask: Request[Any]) -> bool:
-        return any(key in getattr(self._scenario, section) for key in keys_for(ask))
+        return self._key(section, ask) is not None
 
     def _ticket(self, ask: SubmitApproval) -> TicketAnswer:
         refused = self._peek("approvals", ask)
@@ -226,12 +234,22 @@ class Script:
         found = self._next("approvals", ask)
         if isinstance(found, Failure):
             return ApprovalAnswer(failure=found)
+        responses = tuple(self._responses(found, ask.request))
+        self._note_late(ask, responses)
         return ApprovalAnswer(
-            responses=tuple(self._responses(found, ask.request)),
+            responses=responses,
             expired=found.expired,
             failure=_failure(found.failure),
             duration=_seconds(found.duration),
         )
+
+    def _note_late(self, ask: AwaitApproval, responses: tuple[Response, ...]) -> None:
+        """Note the responses that come after the decision: the rule needs fewer than the scenario has."""
+        by = tally(Ticket(id=ask.ticket_id, request=ask.request), responses).resolved_by
+        decided = next((at for at, each in enumerate(responses) if each is by), len(responses))
+        key = self._key("approvals", ask)
+        for each in responses[decided + 1 :]:
+            self._late[f"approvals.{key}: the response of {printable(each.approver)}"] = None
 
     def _responses(self, block: ApprovalBlock, request: ApprovalRequest) -> Iterable[Response]:
         if block.responses:

@@ -1,11 +1,12 @@
 """Updates the expectations of a test so that its run passes, without adding new ones."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.model import Model
 from gert.kernel.scenario.commands import as_written
+from gert.kernel.scenario.decisions import DECISION, as_map, settings_of, unmet_settings
 from gert.kernel.scenario.expect import (
     COMPLETED,
     command_differences,
@@ -40,8 +41,8 @@ def updates(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
         "expected_commands": _commands(expected, seen),
         "expected_outputs": _values(expected.expected_outputs, seen.output),
         "expected_meta": _values(expected.expected_meta, lambda name: _meta(seen, name)),
-        "expected_risk": _words(expected.expected_risk, 1, seen),
-        "expected_decisions": _words(expected.expected_decisions, 0, seen),
+        "expected_risk": _risks(expected.expected_risk, seen),
+        "expected_decisions": _decisions(expected.expected_decisions, seen),
     }
     for name, value in (lists | maps).items():
         old = _plain(getattr(expected, name))
@@ -91,9 +92,25 @@ def _commands(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
     return found
 
 
-def _words(expected: Iterable[str], at: int, seen: RunObservation) -> dict[str, str]:
+def _risks(expected: Iterable[str], seen: RunObservation) -> dict[str, str]:
     found = ((name, seen.decision_on(name)) for name in expected)
-    return {name: decided[at].word for name, decided in found if decided is not None}
+    return {name: decided[1].word for name, decided in found if decided is not None}
+
+
+def _decisions(expected: Mapping[str, Any], seen: RunObservation) -> dict[str, Any]:
+    """Return the same steps with the decisions about them now, in the keys that the test has."""
+    values: dict[str, Any] = {}
+    for step, want in expected.items():
+        decided, rules = seen.decision_on(step), seen.rules_on(step)
+        if decided is None:
+            continue
+        now: dict[str, Any] = {DECISION: decided[0].word}
+        if rules is not None:
+            found = settings_of(rules)
+            now |= {name: found[name] for name, _, _ in unmet_settings(as_map(want), rules)}
+        is_map = isinstance(want, Mapping)
+        values[step] = {name: now.get(name, each) for name, each in want.items()} if is_map else now[DECISION]
+    return values
 
 
 def _meta(seen: RunObservation, name: str) -> tuple[bool, Any]:

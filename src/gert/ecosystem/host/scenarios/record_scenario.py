@@ -78,7 +78,7 @@ class Recording:
 
     async def write(self, setup: Setup, lines: Sequence[bytes], answered: Sequence[bytes]) -> Recorded:
         """Write the scenario, and replay it at once to see that it leads to the same."""
-        seen = RunObservation(program=setup.program).take_all(map(decode, lines))
+        seen = RunObservation(program=setup.program, policies=setup.policies).take_all(map(decode, lines))
         answers = ((entry.key, entry.answer) for entry in read_answers(answered))
         scenario = recorded_scenario(setup, self.asks, answers)
         scenario["extensions"] = {

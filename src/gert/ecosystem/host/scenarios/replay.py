@@ -122,7 +122,8 @@ def script_for(scenario: Scenario, setup: Setup) -> Script:
 async def replay(loaded: Loaded, setup: Setup, timeout: float | None = None) -> Replayed:
     """Run a runbook on a scenario; a run that takes longer than the timeout is cancelled."""
     script = script_for(loaded.scenario, setup)
-    seen = RunObservation(loaded.expected.expected_events if loaded.expected is not None else (), setup.program)
+    wanted = loaded.expected.expected_events if loaded.expected is not None else ()
+    seen = RunObservation(wanted, setup.program, setup.policies)
     journal, then = ReplayJournal(seen, has_secrets=bool(setup.secret_inputs)), _Script(script)
     with limited(then, timeout):
         result = await redrive(setup, None, journal, then)

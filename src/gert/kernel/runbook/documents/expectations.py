@@ -13,16 +13,21 @@ from gert.kernel.runbook.kinds import (
     NONEMPTY,
     TEXT,
     TEXTS,
+    TIMEOUT,
     Choice,
+    Int,
     ListOf,
     MapOf,
     Nested,
+    Text,
     words,
 )
 from gert.kernel.runbook.model import Decoder, Kind, Model, optional
 from gert.kernel.runbook.tree import Map, Seq
 
 _ARGV: Final = ListOf(TEXT, minItems=1)
+# Unlike in a rule, an empty list has a meaning: no one is listed.
+_PEOPLE: Final = ListOf(Text("a person or `group:` name", minLength=1), uniqueItems=True)
 
 
 class CommandBlock(Model):
@@ -34,6 +39,9 @@ class CommandBlock(Model):
         MapOf(TEXT, keys=ENVIRONMENT_NAME), "environment variables that the action sets, for `stdio`"
     )
     cwd: str | None = optional(TEXT, "folder it runs in, for `stdio`")
+    preview: tuple[str, ...] | None = optional(
+        _ARGV, "program and arguments of the preview, which runs before the approval; or its MCP tool"
+    )
     call: str | None = optional(NONEMPTY, "method, MCP tool or skill, for other transports")
     arguments: dict[str, Any] | None = optional(MapOf(DATA), "what is sent with it, for other transports")
 
@@ -46,8 +54,7 @@ class _Command(Choice):
         found = super().decode(doc, node, key, value, path)
         if not isinstance(found, CommandBlock):
             return {"argv": list(found or ())}
-        given = {name: getattr(found, name) for name in CommandBlock.fields if name in value}
-        return {name: list(each) if name == "argv" else each for name, each in given.items()}
+        return as_given(found)
 
 
 class _Commands(Choice):
@@ -64,6 +71,43 @@ _NOUN: Final = "the words of a command, or a map"
 _FORMS: Final[dict[type, Kind]] = {Seq: _ARGV, Map: Nested(CommandBlock)}
 _COMMAND: Final = _Command(_NOUN, _FORMS)
 _COMMANDS: Final = _Commands(_NOUN, {**_FORMS, list: ListOf(_COMMAND, minItems=1)})
+
+
+class DecisionBlock(Model):
+    """A decision about a step; a key that is left out is not compared."""
+
+    decision: str | None = optional(words(*VERDICTS), "the verdict")
+    min_approvers: int | None = optional(Int(minimum=0, maximum=100), "how many different people must approve")
+    approvers: tuple[str, ...] | None = optional(_PEOPLE, "who may approve, over all policies; `[]` means anyone")
+    separation_of_duties: bool | None = optional(BOOL, "whether the person who started the run may not approve")
+    require_signed_approvals: bool | None = optional(BOOL, "whether only signed approvals count")
+    approval_timeout: str | None = optional(TIMEOUT, "how long the request stays open")
+    on_timeout: str | None = optional(words("reject", "escalate"), "what happens when the request expires")
+    escalate_to: tuple[str, ...] | None = optional(_PEOPLE, "who is asked on escalation")
+    notify: tuple[str, ...] | None = optional(_PEOPLE, "who is notified")
+    break_glass: bool | None = optional(BOOL, "whether an emergency override is allowed")
+    violations_deny: bool | None = optional(BOOL, "whether a contract violation is an error of the step")
+    max_targets: int | None = optional(Int(minimum=1), "most targets one step may touch")
+    max_per_hour: int | None = optional(Int(minimum=1), "most executions in an hour")
+    serialize: bool | None = optional(BOOL, "whether matching steps run one at a time")
+
+
+class _Decision(Choice):
+    """A verdict, or a map, which is decoded to the keys that are given."""
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
+        """Decode either form."""
+        found = super().decode(doc, node, key, value, path)
+        return as_given(found) if isinstance(found, Model) else found
+
+
+_DECISION: Final = _Decision("a decision, or a map", {str: words(*VERDICTS), Map: Nested(DecisionBlock)})
+
+
+def as_given(block: Model) -> dict[str, Any]:
+    """Return the keys that a block has, with lists as they are written."""
+    given = ((name, getattr(block, name)) for name in block.fields)
+    return {name: list(each) if isinstance(each, tuple) else each for name, each in given if each is not None}
 
 
 class ExpectedFailure(Model):
@@ -89,7 +133,9 @@ class Expectations(Model):
     expected_outputs: dict[str, Any] = optional(MapOf(DATA), "outputs, exact or as `/regular expression/`", default={})
     expected_meta: dict[str, Any] = optional(MapOf(DATA), "details of the outcome", default={})
     expected_risk: dict[str, str] = optional(MapOf(RISK), "risk by step", default={})
-    expected_decisions: dict[str, str] = optional(MapOf(words(*VERDICTS)), "verdict by step", default={})
+    expected_decisions: dict[str, Any] = optional(
+        MapOf(_DECISION), "verdict by step, or a map with what the rules require", default={}
+    )
     expected_commands: dict[str, Any] = optional(
         MapOf(_COMMANDS), "command by step, or a list of commands; exact or as `/regular expression/`", default={}
     )

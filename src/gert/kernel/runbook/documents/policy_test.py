@@ -4,7 +4,8 @@ from typing import Any, Final
 
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.runbook.documents.contract import ContractBlock
-from gert.kernel.runbook.documents.governance import RISK, VERDICTS
+from gert.kernel.runbook.documents.expectations import DecisionBlock
+from gert.kernel.runbook.documents.governance import RISK
 from gert.kernel.runbook.documents.policy import GROUPS
 from gert.kernel.runbook.kinds import (
     BOOL,
@@ -13,12 +14,10 @@ from gert.kernel.runbook.kinds import (
     NONEMPTY,
     TEXT,
     TEXTS,
-    TIMEOUT,
     Int,
     ListOf,
     MapOf,
     Nested,
-    Text,
     words,
 )
 from gert.kernel.runbook.model import Model, optional, required
@@ -30,30 +29,13 @@ FILE_SUFFIXES: Final = (".policy-test.yaml", ".policy-test.yml")
 NO_RULE: Final = "none"
 """The value of `rule` if no rule is expected to match."""
 
-# Unlike in a rule, an empty list has a meaning: no one is listed.
-_PEOPLE: Final = ListOf(Text("a person or `group:` name", minLength=1), uniqueItems=True)
 
-
-class ExpectedDecisionBlock(Model):
+class ExpectedDecisionBlock(DecisionBlock):
     """The expected decision, with the keys of `gert explain --json`; omitted keys are not checked."""
 
-    decision: str | None = optional(words(*VERDICTS), "the verdict")
     risk: str | None = optional(RISK, "derived risk level")
     rule: str | None = optional(NONEMPTY, "a rule that made the verdict, by name or number; `none` if none matches")
     policy: str | None = optional(NAME_WORD, "the policy of that rule")
-    min_approvers: int | None = optional(Int(minimum=0, maximum=100), "how many different people must approve")
-    approvers: tuple[str, ...] | None = optional(_PEOPLE, "who may approve, over all policies; `[]` means anyone")
-    separation_of_duties: bool | None = optional(BOOL, "whether the person who started the run may not approve")
-    require_signed_approvals: bool | None = optional(BOOL, "whether only signed approvals count")
-    approval_timeout: str | None = optional(TIMEOUT, "how long the request stays open")
-    on_timeout: str | None = optional(words("reject", "escalate"), "what happens when the request expires")
-    escalate_to: tuple[str, ...] | None = optional(_PEOPLE, "who is asked on escalation")
-    notify: tuple[str, ...] | None = optional(_PEOPLE, "who is notified")
-    break_glass: bool | None = optional(BOOL, "whether an emergency override is allowed")
-    violations_deny: bool | None = optional(BOOL, "whether a contract violation is an error of the step")
-    max_targets: int | None = optional(Int(minimum=1), "most targets one step may touch")
-    max_per_hour: int | None = optional(Int(minimum=1), "most executions in an hour")
-    serialize: bool | None = optional(BOOL, "whether matching steps run one at a time")
     reasons: tuple[str, ...] = optional(TEXTS, "texts, each contained in one of the reasons", default=())
 
 

@@ -125,7 +125,11 @@ _ROWS: Final = (
     ),
     ("D60", "scenarios answer existing steps", "Their steps, tools and inputs exist in the runbook."),
     ("D61", "expectations can be met", "Their steps exist and do not contradict each other."),
-    ("D62", "scenario inputs fit", "As the runbook declares them; a required input has a value."),
+    (
+        "D62",
+        "scenario inputs fit",
+        "As declared; a required one has a value; only secrets are redacted.",
+    ),
     ("D63", "cases of policy tests are complete", "Each has its own name, and a contract, a tool or an outcome."),
     ("D64", "policy tests can pass", "They expect something, without contradictions."),
     ("D65", "scripts take arguments", "A value rendered into the text of a script is run by it: `$1` is not."),

@@ -53,6 +53,12 @@ def expect(project: Project, **expectations: Any) -> None:
     (project.root / PLACE / "test.yaml").write_text(json.dumps(expectations))
 
 
+def commit(project: Project) -> None:
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "a"]):
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *who, *words], cwd=project.root, env=environment(), check=True)
+
+
 def test_a_changed_command_fails_the_test_and_is_a_change(project: Project) -> None:
     redis(project, EXPIRE)
     book(project)
@@ -110,9 +116,7 @@ def test_two_revisions_are_compared_by_every_command(project: Project) -> None:
     book(project)
     record(project)
     expect(project, golden=True, expected_code="ok")
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "a"]):
-        who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
-        subprocess.run(["git", *who, *words], cwd=project.root, env=environment(), check=True)
+    commit(project)
     project.gert("diff", "book.yaml", "--against", "main", "--exit-code").ended(0)
     redis(project, DELETE, writes=False)
     said = project.gert("diff", "book.yaml", "--against", "main", "--exit-code").ended(1).out
@@ -123,12 +127,152 @@ def test_a_recording_notices_that_the_rule_is_gone_and_that_the_meta_changed(pro
     redis(project, EXPIRE)
     book(project)
     found = record(project)
-    assert found["expected_decisions"] == {"extend": "require-approval"}
+    assert found["expected_decisions"] == {"extend": {"decision": "require-approval", "break_glass": False}}
     assert found["expected_meta"] == {"key": "session"}
     book(project, ALLOW)
     failed = outcome_of(project, 1)
     assert [each["name"] for each in failed["differences"]] == ["expected_decisions.extend"]
     assert failed["notes"] == ["unused answers: `approvals.extend`"]
+
+
+STRICT: dict[str, Any] = {
+    "writes": ["keys"],
+    "action": "require-approval",
+    "min_approvers": 2,
+    "approvers": ["ann", "bob"],
+    "separation_of_duties": True,
+    "approval_timeout": "90m",
+}
+
+
+def strict(project: Project, **weaker: Any) -> None:
+    rule = {name: value for name, value in {**STRICT, **weaker}.items() if value is not None}
+    timeout = rule.pop("approval_timeout")
+    book(project, {"approval_timeout": timeout, "rules": [rule, {"default": "allow"}]})
+
+
+@pytest.fixture
+def approved_by_two(project: Project) -> Project:
+    """A recording of a step that two people approved."""
+    redis(project, EXPIRE)
+    strict(project)
+    project.exec("--detach", "--as", "kim", "--record", PLACE).ended(0)
+    for who in ("ann", "bob"):
+        project.gert("approve", project.run().id, "--as", who).ended(0)
+    project.gert("resume", project.run().id).ended(0)
+    project.gert("scenario", "promote", PLACE).ended(0)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("weaker", "key", "expected", "found"),
+    [
+        pytest.param({"min_approvers": 1}, "min_approvers", "`2`", "`1`", id="one person is enough"),
+        pytest.param({"approvers": None}, "approvers", "`ann`, `bob`", "no one", id="anyone may approve"),
+        pytest.param({"approvers": ["ann", "bob", "kim"]}, "approvers", "`ann`, `bob`", "", id="more may approve"),
+        pytest.param(
+            {"separation_of_duties": None}, "separation_of_duties", "`true`", "`false`", id="the starter may approve"
+        ),
+        pytest.param({"break_glass": True}, "break_glass", "`false`", "`true`", id="an override is allowed"),
+        pytest.param({"approval_timeout": "2h"}, "approval_timeout", "`1h30m`", "`2h`", id="open for longer"),
+    ],
+)
+def test_a_weaker_rule_fails_the_test_of_a_recording_and_is_a_change(
+    approved_by_two: Project, weaker: dict[str, Any], key: str, expected: str, found: str
+) -> None:
+    project = approved_by_two
+    outcome_of(project, 0)
+    project.gert("diff", "book.yaml", "--exit-code").ended(0)
+    strict(project, **weaker)
+    [differs] = outcome_of(project, 1)["differences"]
+    assert (differs["name"], differs["expected"]) == (f"expected_decisions.extend.{key}", expected)
+    assert found in differs["found"]
+    assert "book rule 1" in differs["hint"]
+    [compared] = project.gert("diff", "book.yaml", "--json").ended(0).said["scenarios"]
+    [change] = compared["changes"]["decisions"]
+    assert (change["name"], change["before"]) == (f"extend.{key}", expected)
+    project.gert("test", ".", "--update").ended(0)
+    assert outcome_of(project, 0)["verdict"] == "passed"
+
+
+def test_a_recording_expects_what_differs_from_the_defaults_and_no_override(approved_by_two: Project) -> None:
+    test = yaml.safe_load((approved_by_two.root / PLACE / "test.yaml").read_text())
+    assert test["expected_decisions"]["extend"] == {
+        "decision": "require-approval",
+        "min_approvers": 2,
+        "approvers": ["ann", "bob"],
+        "separation_of_duties": True,
+        "approval_timeout": "1h30m",
+        "break_glass": False,
+    }
+
+
+def test_two_revisions_are_compared_by_what_their_rules_require(approved_by_two: Project) -> None:
+    project = approved_by_two
+    expect(project, golden=True, expected_code="ok")
+    commit(project)
+    strict(project, min_approvers=1, break_glass=True)
+    said = project.gert("diff", "book.yaml", "--against", "main", "--json").ended(0).said
+    found = said["scenarios"][0]["changes"]["decisions"]
+    assert found == [
+        {"name": "extend.min_approvers", "before": "`2`", "after": "`1`"},
+        {"name": "extend.break_glass", "before": "`false`", "after": "`true`"},
+    ]
+
+
+def test_only_the_settings_that_a_test_names_are_compared(approved_by_two: Project) -> None:
+    expect(approved_by_two, golden=True, expected_decisions={"extend": {"approvers": ["bob", "ann"]}})
+    strict(approved_by_two, min_approvers=1)
+    passed = outcome_of(approved_by_two, 0)
+    assert passed["notes"] == ["unused answers: `approvals.extend: the response of bob`"]
+    expect(approved_by_two, golden=True, expected_decisions={"extend": {}})
+    assert "nothing is expected of the decision" in outcome_of(approved_by_two, 1)["message"]
+
+
+def test_a_changed_preview_fails_the_test_and_is_a_change(project: Project) -> None:
+    redis(project, EXPIRE, preview={"argv": ["echo", "ls", "{{ .key }}"]})
+    book(project)
+    command = {"argv": ["echo", "EXPIRE", "session", "60", "NX"], "preview": ["echo", "ls", "session"]}
+    assert record(project)["expected_commands"] == {"extend": command}
+    project.gert("diff", "book.yaml", "--exit-code").ended(0)
+    commit(project)
+    redis(project, EXPIRE, preview={"argv": ["echo", "rm", "{{ .key }}"]})
+    [differs] = outcome_of(project, 1)["differences"]
+    assert differs["name"] == "expected_commands.extend.preview"
+    assert (differs["expected"], differs["found"]) == ("`echo ls session`", "`echo rm session`")
+    for words in ((), ("--against", "main")):
+        changed = project.gert("diff", "book.yaml", "--exit-code", *words).ended(1).out
+        assert "extend.preview: `echo ls session` → `echo rm session`" in changed
+    redis(project, EXPIRE)
+    assert outcome_of(project, 1)["differences"][0]["found"] == "none"
+    redis(project, EXPIRE, preview={"argv": ["echo", "rm", "{{ .key }}"]})
+    project.gert("test", ".", "--update").ended(0)
+    outcome_of(project, 0)
+
+
+def test_a_preview_that_was_added_is_a_change(project: Project) -> None:
+    redis(project, EXPIRE)
+    book(project)
+    record(project)
+    redis(project, EXPIRE, preview={"argv": ["echo", "rm", "{{ .key }}"]})
+    changed = project.gert("diff", "book.yaml", "--exit-code").ended(1).out
+    assert "extend.preview: nothing → `echo rm session`" in changed
+
+
+def test_an_input_that_is_no_longer_secret_fails_the_test_of_its_recording(project: Project) -> None:
+    redis(project, ["sh", "-c", "cat"], stdin="{{ .key }}")
+    inputs = {"key": {"type": "string", "secret": True, "from": "env/REDIS_KEY"}}
+    project.runbook(call("extend", "redis", inputs={"key": "{{ .key }}"}), tools=["redis"], inputs=inputs)
+    record(project, REDIS_KEY="hunter2-hunter2")
+    del inputs["key"]["secret"]
+    project.runbook(call("extend", "redis", inputs={"key": "{{ .key }}"}), tools=["redis"], inputs=inputs)
+    failed = outcome_of(project, 1)
+    assert "the input `key` is `[REDACTED]`, and the runbook does not declare it secret" in failed["message"]
+    assert failed["hint"] == "mark it `secret: true`, or give the scenario a value"
+    assert "D62" in project.gert("validate", ".").ended(1).out
+    project.gert("diff", "book.yaml", "--exit-code").ended(1)
+    (project.root / PLACE / "scenario.yaml").write_text(json.dumps({"inputs": {"key": "a"}, "tool_responses": {}}))
+    project.gert("validate", PLACE).ended(0)
 
 
 def test_a_secret_is_redacted_in_the_command_that_a_test_expects(project: Project) -> None:
@@ -159,6 +303,27 @@ def test_a_recording_of_a_failed_run_says_where_and_why(project: Project) -> Non
     said["tool_responses"] = {"fetch": {"exit_code": 2}, "build": {"exit_code": 2}}
     answers.write_text(json.dumps(said))
     assert "expected_failure.step: expected `build`, found `fetch`" in project.gert("test", ".", "-v").ended(1).out
+
+
+def asserting(project: Project, message: str | None) -> None:
+    check = {"type": "greater_than", "value": "{{ .free }}", "expected": "5"}
+    check |= {"message": message} if message is not None else {}
+    step = {"id": "enough", "type": "assert", "assert": [check]}
+    project.runbook(step, inputs={"free": {"type": "int", "default": 3}})
+
+
+def test_a_recording_expects_the_message_of_an_assertion_that_the_runbook_has(project: Project) -> None:
+    asserting(project, "only {{ .free }} GB are free")
+    failure = {"step": "enough", "kind": "assertion", "message": "only 3 GB are free"}
+    assert record(project, code=3)["expected_failure"] == failure
+    asserting(project, "{{ .free }} GB are enough")
+    [differs] = outcome_of(project, 1)["differences"]
+    assert differs["name"] == "expected_failure.message"
+
+
+def test_a_recording_does_not_expect_a_message_of_gert(project: Project) -> None:
+    asserting(project, None)
+    assert record(project, code=3)["expected_failure"] == {"step": "enough", "kind": "assertion"}
 
 
 @pytest.mark.parametrize(

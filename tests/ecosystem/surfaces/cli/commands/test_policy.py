@@ -177,6 +177,15 @@ def test_policies_of_the_call_are_tested_too(project: Project) -> None:
     assert "names no policies to test" in project.gert("policy", "test").ended(1).out
 
 
+def test_a_folder_without_policy_tests_is_a_note_so_that_a_pipeline_can_always_test(project: Project) -> None:
+    (project.root / "empty").mkdir()
+    ran = project.gert("policy", "test", "empty", "--coverage", "--junit", "report.xml").ended(0)
+    assert ran.err == "note: no policy tests found in `empty`: name them `*.policy-test.yaml`\n"
+    assert ran.out.startswith("0 passed")
+    assert (project.root / "report.xml").exists()
+    assert project.gert("policy", "test", "--json").ended(0).said["tests"] == []
+
+
 def test_hostile_names_do_not_steer_the_terminal(project: Project) -> None:
     policy(project, ASK)
     cases(project, {**BAD, "name": "a\x1b[2Jb", "may_approve": {"\x1b]0;x\x07": True}, "expect": {"rule": "\x1b[1m"}})
@@ -189,7 +198,6 @@ def test_hostile_names_do_not_steer_the_terminal(project: Project) -> None:
     ("words", "code", "message"),
     [
         pytest.param(("test", "gone.policy-test.yaml"), 2, "there is no file or folder", id="no such file"),
-        pytest.param(("test", "empty"), 2, "no policy tests found", id="a folder without tests"),
         pytest.param(("test", "--policy", "gone.yaml"), 2, "there is no file", id="no such policy"),
         pytest.param(("test", "--policy", "empty"), 2, "there are no policies", id="a folder without policies"),
         pytest.param(("test", "--policy", "book.yaml"), 1, "expected `policy/v0`", id="a runbook for a policy"),

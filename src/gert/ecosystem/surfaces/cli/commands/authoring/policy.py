@@ -9,6 +9,7 @@ import msgspec
 from gert.ecosystem.surfaces.cli.render.output import plural, print_json, print_line, print_lines
 from gert.errors import Exit, UsageError
 from gert.kernel.foundation.names import listing
+from gert.kernel.foundation.text import printable
 
 
 @click.group(epilog="Example: gert policy test policies/ --coverage")
@@ -45,8 +46,8 @@ def test(
 ) -> int:
     """Test policies: each case gives a contract and the expected decision.
 
-    FILES are policy tests; in DIRS gert finds every `*.policy-test.yaml`. Only the policies that a test names and those
-    of --policy apply, so a test has the same result everywhere.
+    FILES are policy tests; in DIRS gert finds every `*.policy-test.yaml`; none is a note. Only the policies
+    that a test names and those of --policy apply, so a test has the same result everywhere.
     """
     from gert.ecosystem.host.policy.policy_tests import JudgedCase, PolicySuite, find_policy_tests
     from gert.ecosystem.surfaces.cli.render.authoring.suite_report import Report, write_junit
@@ -55,7 +56,7 @@ def test(
     files = find_policy_tests(names or (".",))
     if not files:
         where = listing(names) or "this folder"
-        raise UsageError(f"no policy tests found in {where}", hint="name them `*.policy-test.yaml`")
+        click.echo(f"note: no policy tests found in {printable(where)}: name them `*.policy-test.yaml`", err=True)
     suite = PolicySuite(files, policies)
     report = Report(quiet=as_json, verbose=verbose)
     cases: list[JudgedCase] = []

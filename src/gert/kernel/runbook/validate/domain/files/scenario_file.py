@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gert.kernel.foundation.names import suggestion
-from gert.kernel.foundation.text import shorten
+from gert.kernel.foundation.text import PLACEHOLDER, shorten
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -36,7 +36,13 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
             path: Path = (section, name)
             if name not in inputs:
                 yield _unknown("input", name, inputs, path)
-            elif not inputs[name].secret and (why := literal_objection(value, inputs[name].parameter())) is not None:
+            elif inputs[name].secret:
+                continue
+            elif value == PLACEHOLDER:
+                # It was secret when it was recorded: the next run would record its value.
+                message = f"the input `{name}` is `{PLACEHOLDER}`, and the runbook does not declare it secret"
+                yield error("D62", path, message, "mark it `secret: true`, or give the scenario a value")
+            elif (why := literal_objection(value, inputs[name].parameter())) is not None:
                 yield error("D62", path, f"the input `{name}`: {why}")
     yield from _missing_inputs(scenario, inputs)
     steps = program.by_id
@@ -50,7 +56,7 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
     kinds = (("extension_responses", ExtensionStep, "extension"), ("evidence", ManualStep, "manual"))
     for section, model, word in kinds:
         for key in getattr(scenario, section):
-            step = steps.get(_step_of(key))
+            step = steps.get(step_of(key))
             if step is None and _is_step(key, steps):
                 continue
             if step is None:
@@ -59,7 +65,7 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
                 message = f"`{key}` is a `{step.type}` step, not a `{word}` step"
                 yield error("D60", (section, key), message, on_key=True)
     for key, given in scenario.evidence.items():
-        step = steps.get(_step_of(key))
+        step = steps.get(step_of(key))
         if isinstance(step, ManualStep):
             for entry in given if isinstance(given, list | tuple) else (given,):
                 yield from _evidence(key, entry, step)
@@ -93,6 +99,9 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
             yield error("D61", failure.path, "a run that completes has no failure", "remove `expected_failure`")
         if failure.message is not None:
             yield from _patterns(failure.message, failure.at("message"))
+    for name, value in expectations.expected_decisions.items():
+        if value == {}:
+            yield error("D61", ("expected_decisions", name), f"nothing is expected of the decision about `{name}`")
     for name, value in expectations.expected_commands.items():
         yield from _patterns(value, ("expected_commands", name))
     from gert.kernel.events.runbook import EVENTS  # validation of other documents needs none of them
@@ -117,7 +126,7 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
     for name, value in expectations.expected_commands.items():
         path = ("expected_commands", name)
         unknown = list(_named_step(name, path, program, places))
-        yield from unknown or _commands(program.by_id[_step_of(name)], value, path, program)
+        yield from unknown or _commands(program.by_id[step_of(name)], value, path, program)
 
 
 def _patterns(value: Any, path: Path) -> Iterator[Finding]:
@@ -139,10 +148,11 @@ def _commands(step: Step, commands: Any, path: Path, program: Program) -> Iterat
         return
     is_process = tool.meta.transport == "stdio"
     for command in commands if isinstance(commands, list) else [commands]:
-        strange = next((key for key in command if (key in PROCESS_KEYS) != is_process), None)
+        strange = next((key for key in command if key != "preview" and (key in PROCESS_KEYS) != is_process), None)
         if strange is not None:
             message = f"`{strange}` does not apply: the tool of `{step.id}` is `{tool.meta.transport}`"
-            known = "a list of words, or `argv`, `stdin`, `env` and `cwd`" if is_process else "`call` and `arguments`"
+            process = "a list of words, or `argv`, `stdin`, `env`, `cwd` and `preview`"
+            known = process if is_process else "`call`, `arguments` and `preview`"
             yield error("D61", path, message, f"use {known}", on_key=True)
         elif not command:
             yield error("D61", path, f"nothing is expected of the command of `{step.id}`", on_key=True)
@@ -150,7 +160,7 @@ def _commands(step: Step, commands: Any, path: Path, program: Program) -> Iterat
 
 def _named_step(name: str, path: Path, program: Program, places: list[tuple[Place, ...]]) -> Iterator[Finding]:
     """D61: a step exists, and where it is said to be; otherwise a `must_not_reach` could not fail."""
-    step = _step_of(name)
+    step = step_of(name)
     if step not in program.by_id:
         yield _unknown("step", name, program.by_id, path, rule="D61")
         return
@@ -185,7 +195,7 @@ def _missing_inputs(scenario: Scenario, inputs: Mapping[str, InputBlock]) -> Ite
             yield warning("D62", path, f"no value for the required input `{name}`", hint, on_key=True)
 
 
-def _step_of(key: str) -> str:
+def step_of(key: str) -> str:
     """Return the step of `step[index]`, `step[key]` or a path such as `outer[0]/step`."""
     return _ITEM.sub("", key).rpartition("/")[2]
 
@@ -215,7 +225,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 def _is_step(key: str, steps: Mapping[str, object]) -> bool:
     """Return whether a key names a step, by id or, if it has none, by type and position: `tool#2`."""
-    name = _step_of(key)
+    name = step_of(key)
     return name in steps or _UNNAMED.fullmatch(name) is not None
 
 
