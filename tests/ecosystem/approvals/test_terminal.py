@@ -432,6 +432,49 @@ class TestTwentyItemsOfALoop:
         assert re.findall(r"up to (\d) of", shown) == ["2", "1"]
 
 
+class TestWrittenAnswers:
+    """They meet the requests in the order of lanes, once nothing else of the run goes on."""
+
+    def asked(self, said: bytes, rest: Sequence[Sequence[str]], **changes: Any) -> list[list[bool]]:
+        """The answers to three requests that come in the order `c`, `a`, `b`; the run rests with these open."""
+        asks = {
+            name: AwaitApproval(
+                key=name,
+                path=item("restart", name),
+                step_id="restart",
+                ticket_id=f"t-{name}",
+                items=3,
+                request=request(path=item("restart", name), **changes),
+            )
+            for name in "cab"
+        }
+
+        async def every(console: Console) -> list[ApprovalAnswer]:
+            port = TerminalApprovals(console, "ann", lambda: NOON, lambda: "t1", rests=True)
+            tasks = {name: asyncio.ensure_future(port.wait(ask)) for name, ask in asks.items()}
+            for keys in rest:
+                await asyncio.sleep(0)
+                assert not any(task.done() for task in tasks.values())
+                port.rest(keys)
+            return [await tasks[name] for name in "abc"]
+
+        answers, _ = piped(every, said)
+        return [[each.approved for each in answer.responses] for answer in answers]
+
+    def test_the_order_of_lanes_counts_and_not_that_of_arrival(self) -> None:
+        assert self.asked(b"y\nn\ny\n", [["a", "b", "c"]]) == [[True], [False], [True]]
+
+    def test_no_question_is_put_while_another_request_may_lead_to_one(self) -> None:
+        rest = [["a", "b", "c", "a call"], ["a", "b", "c"]]
+        assert self.asked(b"y\nn\ny\n", rest) == [[True], [False], [True]]
+
+    def test_all_may_be_approved_at_once(self) -> None:
+        assert self.asked(b"a\n", [["a", "b", "c"]]) == [[True]] * 3
+
+    def test_a_call_that_never_ends_does_not_use_up_the_time_of_the_ticket(self) -> None:
+        assert self.asked(b"y\nn\ny\n", [["a", "b", "c", "a call"]], approval_timeout=4.0) == [[True], [False], [True]]
+
+
 def test_a_preview_that_printed_nothing_says_so() -> None:
     asked = request(preview="", preview_command=("diff", "a", "b"))
     _, shown = at_terminal(lambda console: approvals(console).wait(waiting(asked)), ("approve? ", "n\n"))
