@@ -57,7 +57,7 @@ def waiting(asked: ApprovalRequest) -> AwaitApproval:
     return AwaitApproval(key="k", path="restart", step_id="restart", ticket_id="t1", request=asked)
 
 
-def says(approver: str, approved: bool, reason: str | None = None) -> Response:
+def says(approver: str, approved: bool, reason: str | None = None, method: str = "stdin") -> Response:
     return Response(
         approver=approver,
         approved=approved,
@@ -65,13 +65,14 @@ def says(approver: str, approved: bool, reason: str | None = None) -> Response:
         reason=reason,
         ticket_id="t1",
         request_hash=REQUEST.request_hash,
+        method=method,
     )
 
 
 def test_a_ticket_is_given_at_once_and_says_until_when() -> None:
     ask = SubmitApproval(key="k", path="restart", step_id="restart", request=request(approval_timeout=90.0))
     ticket = asyncio.run(approvals(Console(None, print)).submit(ask))
-    assert (ticket.ticket_id, ticket.method, ticket.expires_at) == ("t1", "terminal", "2026-01-02T12:01:30.000000Z")
+    assert (ticket.ticket_id, ticket.method, ticket.expires_at) == ("t1", "stdin", "2026-01-02T12:01:30.000000Z")
 
 
 TWO = {"min_approvers": 2}
@@ -159,7 +160,8 @@ def test_a_person_at_a_terminal_decides() -> None:
         ("name of the approver: ", "bob\n"),
         ("approve? ", "n not now\n"),
     )
-    assert answer == ApprovalAnswer(responses=(says("ann", True), says("bob", False, "not now")))
+    typed = says("ann", True, method="terminal"), says("bob", False, "not now", method="terminal")
+    assert answer == ApprovalAnswer(responses=typed)
     assert "approval needed for step `restart`: Restart it" in shown
 
 
@@ -171,7 +173,7 @@ def test_a_decision_is_not_taken_for_the_name_of_an_approver(habit: str) -> None
         ("name of the approver: ", "bob\n"),
         ("approve? ", "y\n"),
     )
-    assert answer == ApprovalAnswer(responses=(says("bob", True),))
+    assert answer == ApprovalAnswer(responses=(says("bob", True, method="terminal"),))
     assert "type the name or address of the person who decides" in shown
 
 

@@ -20,7 +20,9 @@ from gert.kernel.foundation.duration import format_duration
 from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.approval_rules import approver_objection
 
-METHOD: Final = "terminal"
+TERMINAL: Final = "terminal"
+STDIN: Final = "stdin"
+"""How an answer was given: by a person at a terminal, or by what a pipe or file holds."""
 ATTEMPTS: Final = 5
 _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"", "n", "no"})
@@ -49,6 +51,11 @@ class _InputEndedError(Exception):
 
 class Asker(Protocol):
     """The terminal: where a person reads and types."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether what is read is typed at a terminal."""
+        ...
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Keep a dialogue together."""
@@ -89,6 +96,7 @@ class TerminalApprovals:
         rests: ask only where the run rests, so that written answers meet the same questions in every run
         """
         self._console = console
+        self._method = TERMINAL if console.is_terminal else STDIN
         self._rests = rests
         self._order: dict[str, int] = {}
         self._queue: list[str] = []
@@ -111,7 +119,7 @@ class TerminalApprovals:
         self._expiry[ticket_id] = expires
         return TicketAnswer(
             ticket_id=ticket_id,
-            method=METHOD,
+            method=self._method,
             created_at=format_timestamp(created),
             expires_at=format_timestamp(expires),
         )
@@ -375,6 +383,7 @@ class TerminalApprovals:
             reason=reason.strip() or None,
             ticket_id=ask.ticket_id,
             request_hash=ask.request.request_hash,
+            method=self._method,
         )
 
 
