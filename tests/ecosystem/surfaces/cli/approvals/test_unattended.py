@@ -87,6 +87,16 @@ def test_all_tickets_of_a_run_are_answered(project: Project, verb: str, name: st
     assert len(project.noted()) == (3 if verb == "approve" else 0)
 
 
+def test_a_run_that_waits_for_several_approvals_prints_the_command_for_all_of_them(project: Project) -> None:
+    run_id, tickets = loop(project)
+    every = f"approve all of them: gert approve {run_id} --all\n"
+    assert every in project.gert("resume", run_id, "--detach").ended(0).out
+    project.gert("approve", *tickets, "--as", "bob").ended(0)
+    project.gert("resume", run_id).ended(0)
+    detached(project)
+    assert "approve all of them" not in project.gert("resume", "last", "--detach").ended(0).out
+
+
 def test_each_of_several_answers_is_signed(project: Project) -> None:
     trusted = {"GERT_APPROVAL_KEY_BOB": PUBLIC, "GERT_APPROVAL_OWNER_BOB": "bob"}
     run_id, _ = loop(project)
