@@ -1,6 +1,7 @@
 """Approvals of detached runs without a person at a terminal: several at once, undelivered, expired, and on a timer."""
 
 import json
+import re
 import os
 import signal
 import subprocess
@@ -79,7 +80,7 @@ def test_all_tickets_of_a_run_are_answered(project: Project, verb: str, name: st
     run_id, tickets = loop(project)
     named = {"last": "last", "id": run_id, "prefix": run_id[:-2]}[name]
     said = listed(project, verb, named, "--all", "--as", "bob")
-    assert [each["ticket_id"] for each in said] == tickets
+    assert sorted(each["ticket_id"] for each in said) == sorted(tickets)
     assert [(each["approved"], each["received"], each["objection"]) for each in said] == [
         (verb == "approve", True, None)
     ] * 3
@@ -90,7 +91,9 @@ def test_all_tickets_of_a_run_are_answered(project: Project, verb: str, name: st
 def test_a_run_that_waits_for_several_approvals_prints_the_command_for_all_of_them(project: Project) -> None:
     run_id, tickets = loop(project)
     every = f"approve all of them: gert approve {run_id} --all\n"
-    assert every in project.gert("resume", run_id, "--detach").ended(0).out
+    out = project.gert("resume", run_id, "--detach").ended(0).out
+    assert every in out
+    assert re.findall(r"pending for `each\[(\d)\]`", out) == ["0", "1", "2"]
     project.gert("approve", *tickets, "--as", "bob").ended(0)
     project.gert("resume", run_id).ended(0)
     detached(project)

@@ -175,7 +175,8 @@ class Driver:
                     await self._ask()
                     # An answer may have come while the disk was waited for: then the run is not at its end yet.
                     if self._waiting and not self._open and not self._arrivals:
-                        raise Suspended((ask for _, ask in self._waiting), self._tickets)
+                        waiting = sorted(self._waiting, key=lambda each: each[0].order)
+                        raise Suspended((ask for _, ask in waiting), self._tickets)
                     self._rest()
                     await self._arrived.wait()
                     self._arrived.clear()
