@@ -57,7 +57,7 @@ def waiting(asked: ApprovalRequest) -> AwaitApproval:
     return AwaitApproval(key="k", path="restart", step_id="restart", ticket_id="t1", request=asked)
 
 
-def says(approver: str, approved: bool, reason: str | None = None) -> Response:
+def says(approver: str, approved: bool, reason: str | None = None, method: str = "stdin") -> Response:
     return Response(
         approver=approver,
         approved=approved,
@@ -65,13 +65,14 @@ def says(approver: str, approved: bool, reason: str | None = None) -> Response:
         reason=reason,
         ticket_id="t1",
         request_hash=REQUEST.request_hash,
+        method=method,
     )
 
 
 def test_a_ticket_is_given_at_once_and_says_until_when() -> None:
     ask = SubmitApproval(key="k", path="restart", step_id="restart", request=request(approval_timeout=90.0))
     ticket = asyncio.run(approvals(Console(None, print)).submit(ask))
-    assert (ticket.ticket_id, ticket.method, ticket.expires_at) == ("t1", "terminal", "2026-01-02T12:01:30.000000Z")
+    assert (ticket.ticket_id, ticket.method, ticket.expires_at) == ("t1", "stdin", "2026-01-02T12:01:30.000000Z")
 
 
 TWO = {"min_approvers": 2}
@@ -159,7 +160,8 @@ def test_a_person_at_a_terminal_decides() -> None:
         ("name of the approver: ", "bob\n"),
         ("approve? ", "n not now\n"),
     )
-    assert answer == ApprovalAnswer(responses=(says("ann", True), says("bob", False, "not now")))
+    typed = says("ann", True, method="terminal"), says("bob", False, "not now", method="terminal")
+    assert answer == ApprovalAnswer(responses=typed)
     assert "approval needed for step `restart`: Restart it" in shown
 
 
@@ -171,7 +173,7 @@ def test_a_decision_is_not_taken_for_the_name_of_an_approver(habit: str) -> None
         ("name of the approver: ", "bob\n"),
         ("approve? ", "y\n"),
     )
-    assert answer == ApprovalAnswer(responses=(says("bob", True),))
+    assert answer == ApprovalAnswer(responses=(says("bob", True, method="terminal"),))
     assert "type the name or address of the person who decides" in shown
 
 
@@ -430,6 +432,49 @@ class TestTwentyItemsOfALoop:
 
         _, shown = at_terminal(each, *[("approve? ", "n\n")] * 3)
         assert re.findall(r"up to (\d) of", shown) == ["2", "1"]
+
+
+class TestWrittenAnswers:
+    """They meet the requests in the order of lanes, once nothing else of the run goes on."""
+
+    def asked(self, said: bytes, rest: Sequence[Sequence[str]], **changes: Any) -> list[list[bool]]:
+        """The answers to three requests that come in the order `c`, `a`, `b`; the run rests with these open."""
+        asks = {
+            name: AwaitApproval(
+                key=name,
+                path=item("restart", name),
+                step_id="restart",
+                ticket_id=f"t-{name}",
+                items=3,
+                request=request(path=item("restart", name), **changes),
+            )
+            for name in "cab"
+        }
+
+        async def every(console: Console) -> list[ApprovalAnswer]:
+            port = TerminalApprovals(console, "ann", lambda: NOON, lambda: "t1", rests=True)
+            tasks = {name: asyncio.ensure_future(port.wait(ask)) for name, ask in asks.items()}
+            for keys in rest:
+                await asyncio.sleep(0)
+                assert not any(task.done() for task in tasks.values())
+                port.rest(keys)
+            return [await tasks[name] for name in "abc"]
+
+        answers, _ = piped(every, said)
+        return [[each.approved for each in answer.responses] for answer in answers]
+
+    def test_the_order_of_lanes_counts_and_not_that_of_arrival(self) -> None:
+        assert self.asked(b"y\nn\ny\n", [["a", "b", "c"]]) == [[True], [False], [True]]
+
+    def test_no_question_is_put_while_another_request_may_lead_to_one(self) -> None:
+        rest = [["a", "b", "c", "a call"], ["a", "b", "c"]]
+        assert self.asked(b"y\nn\ny\n", rest) == [[True], [False], [True]]
+
+    def test_all_may_be_approved_at_once(self) -> None:
+        assert self.asked(b"a\n", [["a", "b", "c"]]) == [[True]] * 3
+
+    def test_a_call_that_never_ends_does_not_use_up_the_time_of_the_ticket(self) -> None:
+        assert self.asked(b"y\nn\ny\n", [["a", "b", "c", "a call"]], approval_timeout=4.0) == [[True], [False], [True]]
 
 
 def test_a_preview_that_printed_nothing_says_so() -> None:

@@ -5,8 +5,8 @@ Responses are only collected here. Which of them count, and whether they suffice
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -20,7 +20,9 @@ from gert.kernel.foundation.duration import format_duration
 from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.approval_rules import approver_objection
 
-METHOD: Final = "terminal"
+TERMINAL: Final = "terminal"
+STDIN: Final = "stdin"
+"""How an answer was given: by a person at a terminal, or by what a pipe or file holds."""
 ATTEMPTS: Final = 5
 _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"", "n", "no"})
@@ -50,6 +52,11 @@ class _InputEndedError(Exception):
 class Asker(Protocol):
     """The terminal: where a person reads and types."""
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether what is read is typed at a terminal."""
+        ...
+
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Keep a dialogue together."""
         ...
@@ -75,8 +82,25 @@ class Asker(Protocol):
 class TerminalApprovals:
     """Requests approval at the console of the run; text typed for an earlier prompt is never used for this one."""
 
-    def __init__(self, console: Asker, actor: str, clock: Callable[[], datetime], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        console: Asker,
+        actor: str,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+        *,
+        rests: bool = False,
+    ) -> None:
+        """Ask at a console.
+
+        rests: ask only where the run rests, so that written answers meet the same questions in every run
+        """
         self._console = console
+        self._method = TERMINAL if console.is_terminal else STDIN
+        self._rests = rests
+        self._order: dict[str, int] = {}
+        self._queue: list[str] = []
+        self._changed = asyncio.Event()
         self._actor = actor
         self._clock = clock
         self._new_id = new_id
@@ -95,7 +119,7 @@ class TerminalApprovals:
         self._expiry[ticket_id] = expires
         return TicketAnswer(
             ticket_id=ticket_id,
-            method=METHOD,
+            method=self._method,
             created_at=format_timestamp(created),
             expires_at=format_timestamp(expires),
         )
@@ -113,13 +137,14 @@ class TerminalApprovals:
         responses: list[Response] = []
         self._waiting[ask.ticket_id] = ask
         try:
-            async with asyncio.timeout(self._left(ask)), self._console.turn():
-                given = self._given.pop(ask.ticket_id, None)
-                if given is not None:
-                    responses.append(given)
-                else:
-                    await self._siblings_arrive(ask)
-                    await self._ask(ask, responses)
+            async with asyncio.timeout(self._left(ask)):
+                await self._comes_next(ask)
+                async with self._console.turn():
+                    given = self._given.pop(ask.ticket_id, None)
+                    if given is not None:
+                        responses.append(given)
+                    else:
+                        await self._ask(ask, responses)
         except TimeoutError:
             return ApprovalAnswer(responses=tuple(responses), expired=True)
         except InputError as problem:
@@ -129,8 +154,51 @@ class TerminalApprovals:
             return ApprovalAnswer(responses=tuple(responses), failure=Failure("denied", NO_INPUT))
         finally:
             del self._waiting[ask.ticket_id]
+            if ask.ticket_id in self._queue:
+                self._queue.remove(ask.ticket_id)
+            self._wake()
             self._answered[_loop_of(request)].add(ask.path)
         return ApprovalAnswer(responses=tuple(responses))
+
+    def rest(self, keys: Sequence[str]) -> None:
+        """Learn the open requests of the run, in the order of its lanes; no lane can go on without an answer."""
+        self._order = {key: at for at, key in enumerate(keys)}
+        self._line_up_at_rest()
+
+    def _line_up_at_rest(self) -> None:
+        if self._rests and self._order and self._order.keys() <= {each.key for each in self._waiting.values()}:
+            self._line_up()
+
+    def _line_up(self) -> None:
+        """Put the open requests in the order of lanes; those that come later wait until these are answered."""
+        if not self._queue:
+            self._queue = [each.ticket_id for each in sorted(self._waiting.values(), key=self._place)]
+            self._wake()
+
+    def _place(self, ask: AwaitApproval) -> int:
+        return self._order.get(ask.key, len(self._order))
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _comes_next(self, ask: AwaitApproval) -> None:
+        """Wait until the request is the next one to ask about."""
+        ticket_id = ask.ticket_id
+        if self._rests:
+            self._line_up_at_rest()
+            # A call that takes very long must not use up the time of the ticket.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._left(ask) / 2):
+                    while ticket_id not in self._queue and ticket_id not in self._given:
+                        await self._changed.wait()
+        else:
+            await self._siblings_arrive(ask)
+        while self._queue[:1] != [ticket_id] and ticket_id not in self._given:
+            if self._queue:
+                await self._changed.wait()
+            else:
+                self._line_up()
 
     async def _siblings_arrive(self, ask: AwaitApproval) -> None:
         """Let the other items of a loop request their approvals, so that one dialogue can show all of them."""
@@ -210,11 +278,12 @@ class TerminalApprovals:
             for each in self._waiting.values()
             if each is not ask
             and each.ticket_id not in self._given
+            and (each.ticket_id in self._queue or not self._rests)
             and _loop_of(each.request) == loop
             and each.request.rule == ask.request.rule
             and _needs_one(each.request)
         ]
-        return [ask, *others[: _MOST_TOGETHER - 1]]
+        return [ask, *sorted(others, key=self._place)[: _MOST_TOGETHER - 1]]
 
     def _age(self, ask: AwaitApproval) -> timedelta:
         """How long ago the request was made: a resumed run shows what was recorded then."""
@@ -283,6 +352,7 @@ class TerminalApprovals:
                 for each in others if word in _ALL else ():
                     if each.ticket_id in self._waiting:
                         self._given[each.ticket_id] = self._response(approver, each, reason, approved=True)
+                self._wake()
                 return self._response(approver, ask, reason, approved=word not in _NO)
             asked += 1
             self._console.say("  answer y to approve or n to reject; a reason may follow")
@@ -313,6 +383,7 @@ class TerminalApprovals:
             reason=reason.strip() or None,
             ticket_id=ask.ticket_id,
             request_hash=ask.request.request_hash,
+            method=self._method,
         )
 
 

@@ -87,6 +87,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scripted: it comes from a scenario, so it cannot be signed
     received_at: when the ledger received it, by the ledger's clock; it decides about the timeout
     message_id: the message of the inbox it came in
+    method: how it was given, where the provider knows better than when it gave the ticket
     """
 
     approver: str
@@ -104,6 +105,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scripted: bool = False
     received_at: str | None = None
     message_id: int | None = None
+    method: str | None = None
 
 
 def as_recorded(request: ApprovalRequest) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from gert.kernel.events.vocabulary import ApprovalStatus
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.governance.approval import Response, as_recorded
 from gert.kernel.governance.approval_rules import Tally, Ticket
+from gert.kernel.ledger.runbook_fold import TICKET
 
 
 def submitted_event(ticket: Ticket, method: str) -> ApprovalSubmitted:
@@ -38,7 +39,7 @@ def response_event(
         "step_id": step_id,
         "approved": response.approved,
         "approver_id": response.approver,
-        "method": method,
+        "method": _how(response, method),
         "timestamp": response.timestamp,
         "received_at": response.received_at,
         "request_hash": response.request_hash or None,
@@ -61,13 +62,18 @@ def resolved_event(
         step_id=step_id,
         approved=status == "approved",
         status=status,
-        method=method,
+        method=_how(by, method),
         approver_id=by.approver if by is not None else None,
         approvers=tuple(each.approver for each in count.approvals),
         verified=bool(count.approvals) and all(each.verified for each in count.approvals),
         signature=by.signature if by is not None else None,
         reason=reason,
     )
+
+
+def _how(response: Response | None, method: str) -> str:
+    """How a response was given; one to a ticket of the ledger always by ticket."""
+    return method if response is None or response.method is None or method == TICKET else response.method
 
 
 def decided(count: Tally, *, expired: bool) -> tuple[ApprovalStatus, str | None] | None:

@@ -88,6 +88,8 @@ async def tickets() -> AsyncIterator[Desk]:
 class Keyboard:
     """A terminal at which people type when a test says so."""
 
+    is_terminal = True
+
     def __init__(self) -> None:
         self.typed: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._next: tuple[str, bool] | None = None

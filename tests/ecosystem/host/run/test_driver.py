@@ -128,6 +128,7 @@ def driven(
     max_parallel: int = 16,
     meanwhile: Callable[[Driver], Awaitable[object]] | None = None,
     store: MemoryLedger | None = None,
+    on_rest: Callable[[list[str]], object] | None = None,
 ) -> Driven:
     """Drive on a clock that ticks with every event; `meanwhile` runs beside it."""
     kept = store or MemoryLedger()
@@ -135,7 +136,7 @@ def driven(
 
     async def drive() -> Any:
         journal = Journal(RUN, kept.port, clock=lambda: 1_772_280_000_000_000 + 1000 * next(ticks))
-        driver = Driver(world, journal, max_parallel=max_parallel, recorded=recorded)
+        driver = Driver(world, journal, max_parallel=max_parallel, recorded=recorded, on_rest=on_rest)
         beside = asyncio.ensure_future(meanwhile(driver)) if meanwhile is not None else None
         async with asyncio.timeout(PATIENCE):
             try:
@@ -254,6 +255,24 @@ def test_answers_are_taken_in_the_order_they_came() -> None:
     run = driven(block(lane("a"), lane("b"), lane("c")), World(answer))
     assert [each.key for each in run.log] == ["b.0", "c.0", "a.0"]
     assert run.result == (["a.0"], ["b.0"], ["c.0"])
+
+
+def test_a_run_that_rests_says_what_it_waits_for_in_the_order_of_lanes() -> None:
+    release, rests = asyncio.Event(), list[list[str]]()
+
+    async def answer(ask: Request[Any]) -> AnyAnswer:
+        if ask.key not in ("a.0", "c.0"):
+            await release.wait()
+        return ToolAnswer(outputs={"v": ask.key})
+
+    def on_rest(keys: list[str]) -> None:
+        rests.append(keys)
+        if keys == ["a.1", "b.0", "c.1"]:
+            release.set()
+
+    steps = block(block(lane("a", asks=2), lane("b")), lane("c", asks=2))
+    driven(steps, World(answer), on_rest=on_rest)
+    assert ["a.1", "b.0", "c.1"] in rests
 
 
 def test_where_answers_come_at_once_lanes_run_in_the_order_they_are_written() -> None:

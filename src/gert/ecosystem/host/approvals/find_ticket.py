@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
+from gert.ecosystem.host.approvals.resume_words import input_words
 from gert.ecosystem.host.runs.find import LAST, find_run
 from gert.ecosystem.host.runs.place import Place
 from gert.errors import Forbidden, GertError, UsageError
@@ -37,7 +38,8 @@ async def find_tickets(tickets: Tickets, run: str, place: Place, *, answered: bo
     waiting = await _open(tickets, run_id, f"run `{run_id}`", place)
     found = [view.id for view in waiting if answered or not view.is_answered]
     if not found:
-        hint = f"resume it with `gert resume {run_id}{place.words}`"
+        words = f"{place.words}{await input_words(tickets.ledger, run_id)}"
+        hint = f"resume it with `gert resume {run_id}{words}`"
         raise UsageError(f"run `{run_id}` waits for no approval: every ticket is answered", hint=hint)
     return found
 
@@ -72,7 +74,7 @@ async def _open(tickets: Tickets, run_id: str, subject: str, place: Place) -> li
         what = f"the ticket `{late[0].id}`" if len(late) == 1 else f"all {len(late)} tickets"
         raise UsageError(
             f"{subject} waits for no approval: {what} expired at {late[0].ticket.expires_at}",
-            hint=f"`gert resume {run_id}{place.words}` applies it",
+            hint=f"`gert resume {run_id}{place.words}{await input_words(tickets.ledger, run_id)}` applies it",
         )
     others = await tickets.all("pending")
     hint = f"other runs wait: {_listed(others)}" if others else "nothing waits for approval"

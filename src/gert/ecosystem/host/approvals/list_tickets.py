@@ -10,6 +10,7 @@ import msgspec
 from gert.ecosystem.approvals.drop_box import find_request, list_requests
 from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.approvals.find_ticket import find_ticket
+from gert.ecosystem.host.approvals.resume_words import input_words
 from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, open_tickets
 from gert.ecosystem.host.config.ledger_location import ledger_name
 from gert.ecosystem.host.run.record.lease import is_driven
@@ -26,14 +27,15 @@ class Listed(msgspec.Struct, kw_only=True):
 
     now: the time by the clock that decides about timeouts
     words: the options that name their ledger
-    undriven: runs with an answered or overdue ticket that no process drives
+    undriven: runs with an answered or overdue ticket that no process drives, each with the options that give its secret
+        inputs again
     problems: tickets that cannot be read
     """
 
     views: list[TicketView] = []
     now: datetime = msgspec.field(default_factory=utc_now)
     words: str = ""
-    undriven: set[str] = set()
+    undriven: dict[str, str] = {}
     problems: list[GertError] = []
 
 
@@ -91,4 +93,4 @@ async def _complete(found: Listed, tickets: Tickets, place: Place) -> None:
         due = (view.resumes for view in found.views if view.status == "pending" and view.is_due(found.now))
         for run_id in dict.fromkeys(due):
             if run_id is not None and not await is_driven(tickets.ledger, run_id):
-                found.undriven.add(run_id)
+                found.undriven[run_id] = await input_words(tickets.ledger, run_id)

@@ -10,6 +10,7 @@ from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.approvals.signatures import sign_response
 from gert.ecosystem.approvals.tickets import Answered, Received, Tickets, TicketView
 from gert.ecosystem.host.approvals.find_ticket import find_ticket, find_tickets
+from gert.ecosystem.host.approvals.resume_words import input_words
 from gert.ecosystem.host.approvals.ticket_ledger import open_tickets
 from gert.ecosystem.host.config.keys.approval_keys import SIGNING_KEY, is_checked, key_to_sign_with
 from gert.ecosystem.host.runs.place import Place
@@ -45,11 +46,13 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a response.
 
     is_unverified: it is signed with a key that cannot be verified here
+    input_words: the options that give the secret inputs of the run again when it is resumed
     """
 
     answered: Answered
     is_signed: bool = False
     is_unverified: bool = False
+    input_words: str = ""
 
 
 async def respond(
@@ -115,7 +118,8 @@ async def _post(
     on_ticket(view)
     is_unverified = own is not None and not is_checked(own, environ)
     answered = await tickets.answer(view.id, response, is_unverified=is_unverified)
-    return Given(answered=answered, is_signed=own is not None, is_unverified=is_unverified)
+    words = await input_words(tickets.ledger, view.resumes)
+    return Given(answered=answered, is_signed=own is not None, is_unverified=is_unverified, input_words=words)
 
 
 def _leave(verdict: Verdict, folder: str, own: Key | None, on_ticket: Callable[[TicketView], object]) -> Given:

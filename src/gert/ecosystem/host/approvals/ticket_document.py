@@ -105,7 +105,7 @@ def pending_document(view: TicketView, now: datetime | None) -> dict[str, Any]:
 
 
 def resume_command(view: TicketView, words: str) -> str:
-    """The command that resumes a run which does not wait by itself; `words` name its ledger."""
+    """The command that resumes a run which does not wait by itself; `words` are its options."""
     return f"{shlex.join(['gert', 'resume', view.resumes or view.run_id])}{words}"
 
 
@@ -126,7 +126,7 @@ def answered_document(given: Given, approved: bool, words: str | None) -> Answer
         "approvals": view.given - unchecked,
         "counted": view.approvals,
         "min_approvers": view.needed,
-        "resume": resume_command(view, words or "") if is_next else None,
+        "resume": resume_command(view, f"{words}{given.input_words}") if is_next else None,
         "signed": given.is_signed,
         "signature_checked_here": given.is_signed and not given.is_unverified,
     }

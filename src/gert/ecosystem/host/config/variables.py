@@ -10,6 +10,8 @@ from gert.ecosystem.inputs import Resolvers
 from gert.ecosystem.inputs.file import MAX_PATH, read_text
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.inputs import BatchAnswer, GivenInput, ResolvedInputs, resolve_inputs, was_given
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.text import printable, shorten
 from gert.kernel.foundation.values import show
 from gert.kernel.governance.rules import Policy
@@ -82,6 +84,14 @@ def again_words(secret: Iterable[str], sources: Mapping[str, str], files: Mappin
     """The options that give secret inputs again that were given; `files` are those that they were read from."""
     names = sorted(name for name in secret if was_given(sources.get(name)))
     return "".join(" --input " + shlex.quote(f"{name}=@{files.get(name, 'FILE')}") for name in names)
+
+
+def again_words_of(start: Envelope | None) -> str:
+    """The options that give the secret inputs of a run again, as its first event names them."""
+    started = start.payload if start is not None else None
+    if not isinstance(started, RunStart) or started.start is None:
+        return ""
+    return printable(again_words(started.start.secret_inputs, started.input_sources))
 
 
 def notes_on_given(secret: Set[str], given: Mapping[str, GivenInput]) -> Iterator[str]:

@@ -13,13 +13,14 @@ import msgspec
 from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.signatures import NO_KEYS
 from gert.ecosystem.host.config.settings import settings_for
+from gert.ecosystem.host.config.variables import again_words_of
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed
 from gert.ecosystem.host.runs.listed_run import ListedRun
 from gert.ecosystem.host.runs.listing import Runs
-from gert.errors import Busy, GertError
+from gert.errors import Busy, GertError, InputError
 
 NotDriven: TypeAlias = Literal["busy", "skipped", "error"]
 
@@ -101,6 +102,11 @@ def _attempt(
         # Another process may have resumed it in the meantime, and it has ended by now.
         if not _is_same(runs, entry):
             return msgspec.structs.replace(named, status="busy")
+        words = again_words_of(entry.start)
+        if words and isinstance(problem, InputError):
+            # One command resumes many runs, so it takes no inputs.
+            alone = f"`gert resume {entry.run_id}{entry.place.words}{words}`"
+            problem.hint = f"{alone} resumes it; with `from: env` the environment can give the input"
         return msgspec.structs.replace(named, status="error", problem=problem)
     return msgspec.structs.replace(named, executed=executed)
 

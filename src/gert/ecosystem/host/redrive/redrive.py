@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.host.run.driver.clock import RunClock
-from gert.ecosystem.host.run.driver.driver import MAX_PARALLEL, Driver, Gate, JournalPort
+from gert.ecosystem.host.run.driver.driver import MAX_PARALLEL, Driver, Gate, JournalPort, OnRest
 from gert.ecosystem.host.run.record.journal import Journal, RecordedAnswer
 from gert.ecosystem.host.run.world.worlds import World
 from gert.errors import IntegrityError, TraceError
@@ -57,11 +57,13 @@ class Then:
     world: answers the requests from there on
     driver: drives the run, once it has begun
     gate: waits until a request may be put to the world
+    on_rest: learns what the run waits for, where no lane can go on
     """
 
     world: World = NoWorld()
     driver: Driver | None = None
     gate: Gate | None = None
+    on_rest: OnRest | None = None
 
     def begin(self, announced: list[Request[Any]]) -> None:
         """Take over, or refuse to.
@@ -104,6 +106,7 @@ async def redrive(
         clock=clock,
         claim_of=claim_of,
         gate=then.gate,
+        on_rest=then.on_rest,
     )
     if is_new:
         then.begin([])

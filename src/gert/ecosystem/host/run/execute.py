@@ -262,6 +262,7 @@ def world_for(
         binding=binding,
         knows=knows,
         control=control,
+        on_rest=approvals.rest if isinstance(approvals, TerminalApprovals) else None,
     )
 
 
@@ -292,7 +293,9 @@ def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalPr
 
         return EmbeddedApprovals(prepared.parts.approvals, prepared.verifier(), now)
     if options.approvals == "terminal":
-        return TerminalApprovals(console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}")
+        return TerminalApprovals(
+            console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}", rests=not console.is_terminal
+        )
     must_sign = isinstance(prepared.database, Dsn)
     drop_box = drop_box_for(prepared)
     if setup.mode == "real" and drop_box is not None:

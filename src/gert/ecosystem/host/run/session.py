@@ -18,7 +18,7 @@ from gert.ecosystem.host.redrive.recorded_run import Opened, load_record
 from gert.ecosystem.host.redrive.redrive import Then, approval_check, redrive
 from gert.ecosystem.host.run.driver.clock import RunClock
 from gert.ecosystem.host.run.driver.control import Control
-from gert.ecosystem.host.run.driver.driver import Suspended
+from gert.ecosystem.host.run.driver.driver import OnRest, Suspended
 from gert.ecosystem.host.run.driver.signals import TIMEOUT, Relay, interruptible, limited, relayed
 from gert.ecosystem.host.run.options import Executed, Pending, Recorded
 from gert.ecosystem.host.run.prepare import Prepared
@@ -49,6 +49,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
     redactor: masks everything that must not be shown
     knows: whether the outcome of an announced call is recorded elsewhere, or the call never began
     control: takes messages that control the run, where another process may send them
+    on_rest: called with the keys of the open requests where no lane can go on without an answer
     """
 
     world: World
@@ -60,6 +61,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
     binding: Binding | None = None
     knows: Callable[[CallTool | CallExtension], bool] | None = None
     control: Control | None = None
+    on_rest: OnRest | None = None
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,7 @@ class _Live(Then):
     def __init__(self, session: Session) -> None:
         self.world = session.live.world
         self.gate = session.live.control.gate if session.live.control is not None else None
+        self.on_rest = session.live.on_rest
         self._on_live = session.on_live
         self._is_live = False
         # Its time was over before this session began.

@@ -36,7 +36,7 @@ class FailureDocument(TypedDict):
 class StepApproval(TypedDict):
     """A response to a request for approval that counts.
 
-    method: how it was given, such as `terminal` or `ticket`
+    method: how it was given: `terminal`, `stdin` (a pipe or a file answered), `ticket`, or another provider
     at: when it was received, or given if that is not known
     signed: it has a signature that was verified
     """

@@ -11,7 +11,7 @@ class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
 
     request_hash: binds the approval to the runbook, step, contract, inputs, tool file, command and preview
     program: where the program was found
-    method: the approval provider
+    method: the approval provider: `terminal`, `stdin` where standard input is no terminal, `ticket`, or another
     expires_at: when the ticket expires
     approvers: people and `group:` names who may respond; empty means anyone
     created_at: when approval was requested, by the clock of the ledger

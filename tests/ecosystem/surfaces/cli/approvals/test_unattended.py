@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -79,12 +80,24 @@ def test_all_tickets_of_a_run_are_answered(project: Project, verb: str, name: st
     run_id, tickets = loop(project)
     named = {"last": "last", "id": run_id, "prefix": run_id[:-2]}[name]
     said = listed(project, verb, named, "--all", "--as", "bob")
-    assert [each["ticket_id"] for each in said] == tickets
+    assert sorted(each["ticket_id"] for each in said) == sorted(tickets)
     assert [(each["approved"], each["received"], each["objection"]) for each in said] == [
         (verb == "approve", True, None)
     ] * 3
     project.gert("resume", run_id).ended(0 if verb == "approve" else 3)
     assert len(project.noted()) == (3 if verb == "approve" else 0)
+
+
+def test_a_run_that_waits_for_several_approvals_prints_the_command_for_all_of_them(project: Project) -> None:
+    run_id, tickets = loop(project)
+    every = f"approve all of them: gert approve {run_id} --all\n"
+    out = project.gert("resume", run_id, "--detach").ended(0).out
+    assert every in out
+    assert re.findall(r"pending for `each\[(\d)\]`", out) == ["0", "1", "2"]
+    project.gert("approve", *tickets, "--as", "bob").ended(0)
+    project.gert("resume", run_id).ended(0)
+    detached(project)
+    assert "approve all of them" not in project.gert("resume", "last", "--detach").ended(0).out
 
 
 def test_each_of_several_answers_is_signed(project: Project) -> None:

@@ -161,6 +161,24 @@ class TestTheItemsOfALoop:
             terminal.type(INTERRUPT)
             terminal.ended(130)
 
+    @pytest.mark.parametrize("places", [3, 2], ids=["all at once", "two at a time"])
+    def test_written_answers_meet_the_items_in_their_order_whichever_asks_first(
+        self, project: Project, places: int
+    ) -> None:
+        # The previews of the others wait for that of `b`, which asks first, and long before.
+        shown = 'case $0 in b) ;; *) while [ ! -e b.seen ]; do sleep 0.01; done; sleep 0.3 ;; esac; : > "$0.seen"'
+        action = {"argv": ["true"], "preview": {"argv": ["sh", "-c", shown, "{{ .pod }}"]}}
+        contract = {**RESTART, "inputs": {"pod": {"type": "string", "required": True}}}
+        tool = {"apiVersion": "tool/v0", "meta": {"name": "apply"}, "contract": contract, "actions": {"go": action}}
+        project.write("tools/apply.tool.yaml", tool)
+        step = {"id": "restart", "type": "tool", "tool": "apply", "inputs": {"pod": "{{ .pod }}"}}
+        step |= {"for_each": {"over": ["z", "b", "c"], "as": "pod", "key": "{{ .pod }}", "parallel": True}}
+        project.runbook(step, tools=["apply"], governance=ASK)
+        project.exec("--max-parallel", str(places), stdin="y\nn\ny\n").ended(3)
+        responses = of_type(project.run().events(), "approval_response")
+        said = [(each["path"], each["data"]["approved"]) for each in responses]
+        assert said == [("restart[z]", True), ("restart[b]", False), ("restart[c]", True)]
+
 
 def test_a_rejection_is_printed_once(project: Project) -> None:
     asking(project)

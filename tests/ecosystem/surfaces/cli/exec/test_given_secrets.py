@@ -125,9 +125,16 @@ def test_the_command_that_resumes_a_run_names_the_file_of_its_secret(project: Pr
     assert "--input key=@FILE" in shown.out
     asked = project.gert("approvals", "show", "last", "--json").ended(0)
     approved = project.gert(*printed(waiting, "approval pending for `seal`: gert "), "--as", "bob").ended(0)
+    assert printed(approved, "  gert resume ")[-2:] == ["--input", "key=@FILE"]
+    listed = project.gert("approvals", "list").ended(0)
+    assert "--input key=@FILE` " in f"{listed.out} ".replace("\n", " ")
+    none_left = project.gert("approve", "last", "--all").ended(2)
+    assert "--input key=@FILE`" in none_left.err
+    ready = project.gert("resume", "--ready")
+    assert f"hint: `gert resume {project.run().id} --input key=@FILE` resumes it" in ready.err
     ended = project.gert(*resume, "--json").ended(0)
     assert got(project) == SECRET
-    assert is_silent(project, waiting, again, shown, asked, approved, ended)
+    assert is_silent(project, waiting, again, shown, asked, approved, listed, ready, ended)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.ecosystem.surfaces.cli.terminal import Terminal
-from tests.ecosystem.surfaces.cli.workbench import ALLOW, END, NOTE, Project, note
+from tests.ecosystem.surfaces.cli.workbench import ALLOW, END, NOTE, Project, note, of_type
 
 BAD = ["sh", "-c", "echo the disk is gone >&2; exit 3"]
 STEP: dict[str, Any] = {"id": "bad", "type": "tool", "tool": "bad"}
@@ -79,6 +79,15 @@ def test_a_run_is_shown_with_what_its_outcome_says_and_who_approved_what(project
     expected = {"approver": "kim", "approved": True, "method": "terminal", "signed": False, "reason": "it is quiet"}
     assert approval == expected
     assert "approvals" not in ended
+
+
+def test_an_answer_that_no_terminal_gave_is_shown_and_recorded_as_such(project: Project) -> None:
+    project.runbook(note("restart"), governance={"rules": [{"default": "require-approval"}]})
+    project.exec("--as", "kim", stdin="y\n").ended(0)
+    assert "approved by kim (stdin) at 20" in project.gert("run", "show", "last").ended(0).out
+    events = of_type(project.run().events(), "approval_submitted", "approval_response", "approval_resolved")
+    assert [each["data"]["method"] for each in events] == ["stdin"] * 3
+    project.verifies()
 
 
 def test_a_run_is_shown_with_who_rejected_a_step(project: Project) -> None:

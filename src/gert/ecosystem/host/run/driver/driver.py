@@ -69,6 +69,8 @@ class JournalPort(Protocol):
 
 Gate: TypeAlias = Callable[[Request[Any]], Awaitable[int | None]]
 """Waits until a request may be put to the world."""
+OnRest: TypeAlias = Callable[[list[str]], object]
+"""Gets the keys of the requests that all lanes wait for."""
 
 
 class Suspended(Exception):
@@ -94,6 +96,7 @@ class Driver:
     clock: gives the time at which an answer is taken; without one, only the durations of answers advance time
     claim_of: the execution that a request counts as; one that exceeds a limit is denied and not made
     gate: awaited before a request is put to the world; gives the message that let it pass, if one did
+    on_rest: called where no lane can go on without an answer, with the keys of the open requests in the order of lanes
     """
 
     def __init__(
@@ -109,9 +112,11 @@ class Driver:
         clock: RunClock | None = None,
         claim_of: Callable[[Request[Any]], Claim | None] = lambda _: None,
         gate: Gate | None = None,
+        on_rest: OnRest | None = None,
     ) -> None:
         self._claim_of = claim_of
         self._gate = gate
+        self._on_rest = on_rest
         self._world = world
         self._journal = journal
         self._lanes = Lanes(max_parallel)
@@ -129,8 +134,8 @@ class Driver:
         self._arrivals: deque[tuple[Lane | None, RecordedAnswer]] = deque()
         self._arrived = asyncio.Event()
         self._open = 0
-        # Requests in flight, and since when.
-        self._unanswered: dict[str, float] = {}
+        # Requests in flight: of which lane, and since when.
+        self._unanswered: dict[str, tuple[Lane, float]] = {}
         self._waiting: list[tuple[Lane, Request[Any]]] = []
         self._tickets: dict[str, str] = {}
         # A requested cancellation, and one that is being delivered to lanes.
@@ -170,7 +175,9 @@ class Driver:
                     await self._ask()
                     # An answer may have come while the disk was waited for: then the run is not at its end yet.
                     if self._waiting and not self._open and not self._arrivals:
-                        raise Suspended((ask for _, ask in self._waiting), self._tickets)
+                        waiting = sorted(self._waiting, key=lambda each: each[0].order)
+                        raise Suspended((ask for _, ask in waiting), self._tickets)
+                    self._rest()
                     await self._arrived.wait()
                     self._arrived.clear()
             await self._journal.settle()
@@ -218,6 +225,13 @@ class Driver:
         """The cancellation was delivered, or the run has ended: later requests are those of `finally`."""
         self._reason = self._wish = None
         self._arrivals = deque(entry for entry in self._arrivals if entry[0] is not None)
+
+    def _rest(self) -> None:
+        """Say which requests are open, unless an answer has come that a lane can go on with."""
+        if self._on_rest is not None and not self._arrivals:
+            detached = {ask.key for _, ask in self._waiting}
+            in_flight = sorted(self._unanswered.items(), key=lambda entry: entry[1][0].order)
+            self._on_rest([key for key, _ in in_flight if key not in detached])
 
     async def _look_up(self) -> None:
         """Give signals and timers a turn now and then: a run that requests nothing would never wait."""
@@ -405,7 +419,7 @@ class Driver:
                 settled = self._world.immediate(ask)
                 self._arrive(lane, ask, settled or failed_answer(ask, exceeded(ask.counts, refused[ask.key])))
                 continue
-            self._unanswered[ask.key] = time.monotonic()
+            self._unanswered[ask.key] = (lane, time.monotonic())
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
             task.add_done_callback(partial(self._answer_cancelled, lane, ask))
@@ -416,9 +430,9 @@ class Driver:
         One that was answered while it was being cancelled is not answered again.
         """
         self._tasks.discard(task)
-        reason, start = self._reason or self._wish, self._unanswered.get(ask.key)
-        if task.cancelled() and reason is not None and start is not None:
-            self._arrive(lane, ask, _lasting(failed_answer(ask, Failure("cancelled", reason)), start))
+        reason, begun = self._reason or self._wish, self._unanswered.get(ask.key)
+        if task.cancelled() and reason is not None and begun is not None:
+            self._arrive(lane, ask, _lasting(failed_answer(ask, Failure("cancelled", reason)), begun[1]))
 
     async def _answer(self, lane: Lane, ask: Request[Any]) -> None:
         # Before its time begins: a step that waits for a person to advance it does not time out.

@@ -26,6 +26,11 @@ class Lane:
         self.has_passed = False
 
     @property
+    def order(self) -> tuple[int, ...]:
+        """Where it stands among all lanes, in the order they are written."""
+        return (*self.block.parent.order, self.index) if self.block is not None else ()
+
+    @property
     def is_past(self) -> bool:
         """Whether it, or a lane that it belongs to, has passed the step."""
         return self.has_passed or (self.block is not None and self.block.parent.is_past)

@@ -52,10 +52,10 @@ class Console:
         seen: what is written is shown on a terminal
         on_turn_begin, on_turn_end: called around a dialogue, so that a live view can make room for it
         """
-        is_open, self._is_terminal = _state_of(descriptor)
+        is_open, self.is_terminal = _state_of(descriptor)
         self._reader = _Reader(descriptor if is_open else None)
         self._write = write
-        self.interactive = self._is_terminal and seen
+        self.interactive = self.is_terminal and seen
         self._begin, self._end = on_turn_begin, on_turn_end
         self._lock = asyncio.Lock()
         self._holder: asyncio.Task[Any] | None = None
@@ -157,7 +157,7 @@ class Console:
                 return self._cut(end + 1)
             if self._is_over:
                 # A terminal can be read after its end of file, so the next question may still be answered.
-                self._is_over = not self._is_terminal
+                self._is_over = not self.is_terminal
                 return self._cut(len(self._buffer)) if self._buffer else None
             chunk = await self._reader.chunk()
             self._is_over = not chunk
@@ -172,14 +172,14 @@ class Console:
             raise InputError("a line of standard input is not UTF-8") from None
 
     def _drop_typed(self) -> None:
-        if self._is_terminal:
+        if self.is_terminal:
             self._buffer.clear()
             self._reader.drop()
 
     @contextmanager
     def _silence(self) -> Iterator[None]:
         """Turn the echo of a terminal off, and back on in any case."""
-        before = self._reader.attributes() if self._is_terminal else None
+        before = self._reader.attributes() if self.is_terminal else None
         if before is None:
             yield
             return

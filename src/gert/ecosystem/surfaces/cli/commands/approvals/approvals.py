@@ -76,8 +76,9 @@ def show(ticket: str, drop_box: str | None, ledger: LedgerChoice, as_json: bool)
 
 def _resume(found: Listed, view: TicketView) -> str | None:
     """The command that resumes the run of an answered or expired ticket, where no process drives it."""
-    is_left = view.status == "pending" and view.is_due(found.now) and view.resumes in found.undriven
-    return resume_command(view, found.words) if is_left else None
+    inputs = found.undriven.get(view.resumes or "")
+    is_left = view.status == "pending" and view.is_due(found.now)
+    return resume_command(view, f"{found.words}{inputs}") if is_left and inputs is not None else None
 
 
 command.add_command(serve)

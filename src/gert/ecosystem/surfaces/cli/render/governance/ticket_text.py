@@ -91,7 +91,7 @@ def following(given: Iterable[Given], words: str | None) -> Iterator[str]:
     resume: dict[str, list[str]] = {}
     for each in given:
         answered, view = each.answered, each.answered.view
-        command = [resume_command(view, words or "")] if view.resumes is not None else []
+        command = [resume_command(view, f"{words or ''}{each.input_words}")] if view.resumes is not None else []
         if answered.objection is not None:
             sentence = _LATE if answered.is_late and command else None
         elif view.ticket.request.run_kind == "agent":

@@ -125,6 +125,8 @@ def _waiting(executed: Executed) -> Iterator[str]:
         yield f"approval pending for `{path_text(each.path)}`: gert approve {ticket}"
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
+    if len({each.ticket_id for each in executed.pending if each.ticket_id}) > 1:
+        yield f"approve all of them: gert approve {printable(executed.run_id)} --all{printable(where)}"
     record = f" --record {shlex.quote(executed.record)}" if executed.record is not None else ""
     options = printable(f"{where}{executed.input_words}{record}")
     yield f"resume with: gert resume {printable(executed.run_id)}{options}"

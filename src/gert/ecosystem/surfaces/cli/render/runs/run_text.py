@@ -10,7 +10,7 @@ import msgspec
 
 from gert.ecosystem.host.approvals.respond import TicketView
 from gert.ecosystem.host.approvals.ticket_document import pending_document
-from gert.ecosystem.host.config.variables import again_words
+from gert.ecosystem.host.config.variables import again_words_of
 from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts, in_doubt_facts, outcome_facts
 from gert.ecosystem.host.runs.listed_run import ListedRun
@@ -37,7 +37,6 @@ from gert.ecosystem.surfaces.cli.render.text import (
     took_text,
     value_text,
 )
-from gert.kernel.events.runbook import RunStart
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.text import one_line, path_text, printable
 from gert.kernel.ledger.runner_fold import RunnerSnapshot
@@ -257,7 +256,7 @@ def commands(entry: ListedRun) -> Iterator[str]:
     elif entry.status != "completed" and entry.started_with is not None and not entry.is_trial:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
         step = shlex.quote(path_text(failed)) if failed else "STEP"  # as people read it, which the command takes, too
-        yield f"gert rerun {entry.run_id} --from {step}{where}{_secrets(entry)}"
+        yield f"gert rerun {entry.run_id} --from {step}{where}{again_words_of(entry.start)}"
 
 
 def _answerable(entry: ListedRun) -> list[TicketView]:
@@ -266,15 +265,7 @@ def _answerable(entry: ListedRun) -> list[TicketView]:
 
 
 def _resume(entry: ListedRun) -> str:
-    return f"gert resume {entry.run_id}{_reconciled(entry)}{entry.place.words}{_secrets(entry)}"
-
-
-def _secrets(entry: ListedRun) -> str:
-    """The --input options for secrets that were given: gert has not recorded them."""
-    started = entry.start.payload if entry.start is not None else None
-    if not isinstance(started, RunStart) or entry.started_with is None:
-        return ""
-    return printable(again_words(entry.started_with.secret_inputs, started.input_sources))
+    return f"gert resume {entry.run_id}{_reconciled(entry)}{entry.place.words}{again_words_of(entry.start)}"
 
 
 def _reconciled(entry: ListedRun) -> str:

@@ -141,8 +141,8 @@ class LineRenderer:
 
 
 def _is_prompt(payload: Payload) -> bool:
-    """Whether a prompt at this terminal follows: it shows the preview and what is asked for."""
-    return isinstance(payload, says.ApprovalSubmitted) and payload.method == "terminal"
+    """Whether a question of this process follows: it shows the preview and what is asked for."""
+    return isinstance(payload, says.ApprovalSubmitted) and payload.method in ("terminal", "stdin")
 
 
 def description_lines(words: Description, depth: int) -> Iterator[Line]:
