@@ -44,6 +44,7 @@ from gert.kernel.engine.requests import (
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.secret_refs import refs_in, reveal
 from gert.kernel.governance.contract import UNKNOWN, Contract
+from gert.kernel.runbook.command import call_fault
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.program import Program
 from gert.kernel.template.unknown import is_unknown
@@ -80,11 +81,20 @@ def failure_of(error: Exception) -> Failure:
 
 
 class DryRun:
-    """Calls nothing but previews, and of those only the ones whose effects a probe may have."""
+    """Calls nothing but previews, and of those only the ones whose effects a probe may have.
 
-    def __init__(self, previews: World | None = None, allowed: frozenset[str] = PROBED_EFFECTS) -> None:
+    tools: the tools whose commands gert renders, by name; a call whose command cannot be rendered fails
+    """
+
+    def __init__(
+        self,
+        previews: World | None = None,
+        allowed: frozenset[str] = PROBED_EFFECTS,
+        tools: Mapping[str, Tool] = MappingProxyType({}),
+    ) -> None:
         self._previews = previews
         self._allowed = allowed
+        self._tools = tools
 
     def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """Nothing is known."""
@@ -93,6 +103,11 @@ class DryRun:
         if self._previews is not None and isinstance(ask, CallPreview):
             reason = self._skipped(ask)
             return None if reason is None else ToolAnswer(assumed="dry_run", failure=Failure("denied", reason))
+        tool = self._tools.get(ask.tool) if isinstance(ask, CallTool) else None
+        if tool is not None and isinstance(ask, CallTool):
+            fault = call_fault(tool, tool.actions[ask.action], ask.inputs)
+            if fault is not None:
+                return ToolAnswer(failure=Failure("evaluation", fault))
         return ANSWERS[type(ask)](assumed="dry_run")
 
     def _skipped(self, ask: CallPreview) -> str | None:
