@@ -90,7 +90,8 @@ def absent(project: Project, action: dict[str, Any]) -> Path:
 @pytest.mark.parametrize("word", ABSENT)
 def test_a_key_that_is_not_there_fails_the_call_its_dry_run_and_its_test(project: Project, word: str) -> None:
     base = absent(project, {"argv": ["rm", "-r", "--", word]})
-    for command in ("exec book.yaml", "exec book.yaml --mode dry-run", "test book.yaml"):
+    modes = ("exec book.yaml", "exec book.yaml --mode dry-run", "exec book.yaml --mode probe", "test book.yaml")
+    for command in modes:
         done = project.gert(*command.split())
         assert done.code != 0, command
         assert "`argv[3]`: " in done.out + done.err, command

@@ -242,7 +242,7 @@ def world_for(
     }
     worlds: dict[str, World] = {
         "dry-run": DryRun(real, options.probe_effects, rendered),
-        "probe": Probe(real, options.probe_effects),
+        "probe": Probe(real, options.probe_effects, rendered),
     }
 
     tickets = approvals if isinstance(approvals, TicketApprovals) else None
