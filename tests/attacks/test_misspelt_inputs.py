@@ -104,3 +104,12 @@ def test_a_key_that_is_not_there_fails_the_call_in_its_folder(project: Project) 
     assert done.code != 0
     assert "`cwd`: `index` finds nothing in a map" in done.out + done.err
     assert (base / "sub").is_dir()
+
+
+def test_a_test_keeps_the_failure_that_its_scenario_gives(project: Project) -> None:
+    absent(project, {"argv": ["rm", "-r", "--", "base/{{ .config.fodler }}"]})
+    failure = "failure: { kind: transport, message: it is away }"
+    project.write("scenarios/book/one/scenario.yaml", f"tool_responses: {{ clean: {{ {failure} }} }}\n")
+    said = project.gert("test", "book.yaml")
+    assert "it is away" in said.out
+    assert "argv[3]" not in said.out
