@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -16,13 +16,10 @@ from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.names import listing
 from gert.kernel.foundation.secret_refs import all_refs, reveal
 from gert.kernel.foundation.text import is_text
-from gert.kernel.runbook.command import STDIN, CommandLine, command_line, inputs_of
+from gert.kernel.runbook.command import STDIN, CommandLine, command_line, filled, inputs_of
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
-from gert.kernel.template import Budget, Template
-from gert.kernel.template.strict import Inputs, render_strictly
-
-_BUDGET: Final = Budget(max_output=64 * 1024 * 1024)
-"""Standard input may be large; the system itself refuses arguments that are too long."""
+from gert.kernel.template import Template
+from gert.kernel.template.strict import Inputs
 
 
 def encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
@@ -164,9 +161,7 @@ class _Renderer:
     def text(self, template: Template, place: str) -> str:
         """Render the template at `place`. Only standard input accepts NUL and any character."""
         try:
-            text = reveal(render_strictly(template, self._inputs, _BUDGET), self._secrets)
-        except TemplateEvalError as problem:
-            raise TemplateEvalError(f"`{place}`: {problem.message}", hint=problem.hint) from None
+            text = reveal(filled(template, self._inputs, place), self._secrets)
         except InputError as problem:
             raise InputError(f"`{place}`: {problem.message}", hint=problem.hint) from None
         _require_characters(text, place)

@@ -8,11 +8,12 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from gert.errors import GertError
+from gert.errors import GertError, TemplateEvalError
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.runbook.documents.tool import RUNNER, ActionBlock, Tool
 from gert.kernel.template import Template
+from gert.kernel.template.budget import Budget
 from gert.kernel.template.partial import render_known_parts
 from gert.kernel.template.strict import Inputs, render_strictly
 from gert.kernel.template.unknown import is_unknown
@@ -22,6 +23,9 @@ Fill: TypeAlias = Callable[[Template, str], str]
 
 STDIN: Final = "stdin"
 _LONGEST_STDIN: Final = 64 * 1024
+
+BUDGET: Final = Budget(max_output=64 * 1024 * 1024)
+"""Standard input may be large; the system itself refuses arguments that are too long."""
 
 
 class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +60,26 @@ def command_line(action: ActionBlock, binary: str | None, fill: Fill) -> Command
         cwd=fill(action.cwd, "cwd") if action.cwd is not None else None,
         stdin=fill(action.stdin, STDIN) if action.stdin is not None else None,
     )
+
+
+def call_fault(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> str | None:
+    """Return why the command of a call cannot be rendered, where all its inputs are known and gert renders it."""
+    if tool.meta.transport != "stdio" or is_unknown(inputs):
+        return None
+    known = inputs_of(tool, action, inputs)
+    try:
+        command_line(action, tool.meta.binary, lambda template, place: filled(template, known, place))
+    except TemplateEvalError as problem:
+        return problem.message
+    return None
+
+
+def filled(template: Template, inputs: Inputs, place: str) -> str:
+    """Render the template at `place`; an error names the place."""
+    try:
+        return render_strictly(template, inputs, BUDGET)
+    except TemplateEvalError as problem:
+        raise TemplateEvalError(f"`{place}`: {problem.message}", hint=problem.hint) from None
 
 
 def masked_call(tool: Tool, name: str, action: ActionBlock, inputs: Mapping[str, Any]) -> dict[str, Any]:

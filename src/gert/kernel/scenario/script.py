@@ -36,6 +36,7 @@ from gert.kernel.foundation.text import path_text, printable
 from gert.kernel.governance.approval import ApprovalRequest, Response
 from gert.kernel.governance.approval_rules import Ticket, tally
 from gert.kernel.governance.decide import person_key
+from gert.kernel.runbook.command import call_fault
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.domain.files.scenario_file import EVIDENCE_KEYS
@@ -146,6 +147,10 @@ class Script:
         found = self._next("tool_responses", ask)
         if isinstance(found, Failure):
             return ToolAnswer(failure=found)
+        tool = self._program.tool_names[ask.tool].tool
+        fault = call_fault(tool, tool.actions[ask.action], ask.inputs) if tool is not None else None
+        if fault is not None and found.failure is None:
+            return ToolAnswer(failure=Failure("evaluation", fault))
         # One response answers many calls; the block outlives the script, so its identity can be a key.
         key = (id(found), ask.tool, ask.action, id(ask.contract))
         answer = self._built.get(key)

@@ -28,7 +28,7 @@ from gert.kernel.template.tree import (
     Variable,
     With,
 )
-from gert.kernel.template.values import MISSING, field, is_list, is_map, is_nothing, is_number, kind, truth
+from gert.kernel.template.values import MISSING, Absent, field, is_list, is_map, is_nothing, is_number, kind, truth
 
 NO_VALUE = object()
 
@@ -279,6 +279,8 @@ def _elements(value: Any, meter: Meter) -> Iterable[tuple[Any, Any]]:
         return sorted_items(value, meter)
     if is_number(value) and isinstance(value, int):
         return ((number, number) for number in range(value))
+    if isinstance(value, Absent):
+        raise value.fault(meter)
     hint = 'split it first, as in `range split "," .list`' if isinstance(value, str) else None
     raise meter.fault(f"`range` needs a list, a map or an integer, found {kind(value)}", hint=hint)
 

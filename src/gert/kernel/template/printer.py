@@ -11,7 +11,7 @@ from typing import Any
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.text import number_text
 from gert.kernel.template.budget import Meter, too_deep
-from gert.kernel.template.values import MISSING, Ordered, is_list, is_map
+from gert.kernel.template.values import MISSING, Absent, Ordered, is_list, is_map
 
 _LONGEST_INTEGER = 4000  # digits; Python refuses to print many more
 
@@ -96,6 +96,8 @@ def _json(value: Any, meter: Meter, write: Callable[[str], None], depth: int) ->
         _json_map(value, meter, write, depth - 1)
     elif is_list(value):
         _json_list(value, meter, write, depth - 1)
+    elif isinstance(value, Absent):
+        raise value.fault(meter)
     else:
         raise meter.fault(f"a value of type `{type(value).__name__}` has no text form")
 

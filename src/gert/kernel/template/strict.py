@@ -1,7 +1,9 @@
 """Renders the templates of a tool: what its author misspelt is an error, and never an argument without its last part.
 
-A declared input that was not given is missing, as everywhere. A name that is not declared is an error, and so is a
-key that a given value does not have, unless the template handles that: `default`, `if`, `with`, `or`, `eq`.
+A declared input that was not given is missing, as everywhere. A name that is not declared is an error. A key that a
+given value does not have is absent, and so is all that is computed from it. `if`, `with`, `or`, `and`, `default`,
+`coalesce`, `ternary`, `eq`, `ne` and `not` may look at what is absent; printing it, or looping over it, is an error.
+So a template renders as it does elsewhere, or not at all.
 """
 
 from collections.abc import Container, Mapping
@@ -11,10 +13,11 @@ from gert.errors import TemplateEvalError
 from gert.kernel.foundation.text import shorten
 from gert.kernel.template.budget import Budget, Meter, too_deep
 from gert.kernel.template.evaluator import NO_VALUE, Evaluation
-from gert.kernel.template.references import tolerates
+from gert.kernel.template.functions import FUNCTIONS, lists
 from gert.kernel.template.template import Template
-from gert.kernel.template.tree import Call, Clause, Expression, Pipe
-from gert.kernel.template.values import MISSING, is_nothing, kind
+from gert.kernel.template.tree import Call, Expression, Literal
+from gert.kernel.template.unknown import GuardedState
+from gert.kernel.template.values import MISSING, Absent, is_nothing, kind
 
 
 class Inputs(dict[str, Any]):
@@ -46,64 +49,67 @@ def render_strictly(template: Template, inputs: Inputs, budget: Budget | None = 
 
 
 class StrictEvaluation(Evaluation):
-    """Raises where a value lacks a key and the template does not handle that."""
+    """Tells what is absent from what may be missing."""
 
-    __slots__ = ("tolerant",)
-
-    def __init__(self, data: Any, meter: Meter) -> None:
-        super().__init__(data, meter)
-        self.tolerant = False
-
-    def judged(self, clause: Clause, dot: Any) -> Any:
-        """Judge a condition, which may read what is missing."""
-        outer, self.tolerant = self.tolerant, True
-        try:
-            return super().judged(clause, dot)
-        finally:
-            self.tolerant = outer
+    __slots__ = ()
 
     def value(self, expression: Expression, dot: Any) -> Any:
         """Return the value of an expression for this dot."""
-        if type(expression) is Pipe:
-            return self.pipe(expression, dot)
         return self.call(expression, dot) if type(expression) is Call else super().value(expression, dot)
 
     def within(self, value: Any, segments: tuple[str, ...]) -> Any:
         """Return the value at a path."""
         for segment in segments:
+            if type(value) is Absent:
+                value = Absent(value.said, super().within(value.value, (segment,)))
+                continue
             found = super().within(value, (segment,))
-            self._require(found, value, f"there is no `{shorten(segment)}` in")
-            value = found
-        return value
-
-    def pipe(self, pipe: Pipe, dot: Any) -> Any:
-        """Return the value of a pipeline; how a call treats missing values also applies to what is piped into it."""
-        outer = self.tolerant
-        levels = [outer]
-        for call in reversed(pipe.calls):
-            levels.append(tolerates(call, levels[-1]))
-        try:
-            self.tolerant = levels.pop()
-            value = self.value(pipe.first, dot)
-            for call in pipe.calls:
-                self.tolerant = levels.pop()
-                value = self.call(call, dot, value)
-        finally:
-            self.tolerant = outer
+            value = Absent(f"there is no `{shorten(segment)}` in {kind(value)}") if _lacks(value, found) else found
         return value
 
     def call(self, call: Call, dot: Any, last: Any = NO_VALUE) -> Any:
-        """Return the value of a call."""
-        outer, self.tolerant = self.tolerant, tolerates(call, self.tolerant)
-        try:
-            found = super().call(call, dot, last)
-            if call.name == "index" and call.arguments:
-                self._require(found, self.value(call.arguments[0], dot), "`index` finds nothing in")
-        finally:
-            self.tolerant = outer
-        return found
+        """Return the value of a call: absent if it is computed from what is, or if it looks for what is not there."""
+        function = FUNCTIONS[call.name]
+        if function.lazy:
+            return super().call(call, dot, last)  # `and` and `or` return one of their arguments
+        given = [self.value(argument, dot) for argument in call.arguments]
+        if last is not NO_VALUE:
+            given.append(last)
+        absent = next((each for each in given if type(each) is Absent), None)
+        if absent is not None and function.takes == "refuses":
+            raise absent.fault(self.meter)
+        chooses = function.gives in ("any argument", "first or second")
+        if not chooses:
+            given = [each.value if type(each) is Absent else each for each in given]
+        literals = tuple(Literal(call.offset, each) for each in given)
+        found = super().call(Call(call.offset, call.name, literals), dot)
+        if absent is None:
+            said = self._lacked(call.name, given, found)
+            return found if said is None else Absent(said, found)
+        if chooses:
+            return Absent(absent.said) if call.name == "coalesce" and found is MISSING else found
+        return found if function.takes == "expects" else Absent(absent.said, found)
 
-    def _require(self, found: Any, value: Any, what: str) -> None:
-        """Refuse what is missing in a value that is there; a declared input need not be."""
-        if found is MISSING and not (self.tolerant or is_nothing(value) or isinstance(value, Inputs)):
-            raise self.meter.fault(f"{what} {kind(value)}: correct the name, or write `default` for a fallback")
+    def _lacked(self, name: str, given: list[Any], found: Any) -> str | None:
+        """Say what a function has not found, if that is not there."""
+        if name == "index" and found is MISSING:
+            value, *keys = given
+            for key in keys:
+                inner = lists.index(self.meter, value, key)
+                if inner is MISSING:
+                    return f"`index` finds nothing in {kind(value)}" if _lacks(value, inner) else None
+                value = inner
+        if name in ("first", "last") and found is MISSING and not is_nothing(given[0]):
+            return f"`{name}` finds nothing in an empty list"
+        if name == "pluck" and None in found:
+            path, value = given
+            plucked = (self.within(item, lists.segments_of(path)) for item in lists.items_of(self.meter, value, name))
+            return next((each.said for each in plucked if type(each) is Absent), None)
+        return None
+
+
+def _lacks(value: Any, found: Any) -> bool:
+    """Whether a value that is there does not have what was looked for; a declared input need not be given."""
+    if found is not MISSING or is_nothing(value):
+        return False
+    return not isinstance(value.of if isinstance(value, GuardedState) else value, Inputs)

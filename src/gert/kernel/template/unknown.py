@@ -41,19 +41,19 @@ class GuardedState(Mapping[str, Any]):
     So `and false .unknown` is known to be false, and only what really depends on the unknown is unknown.
     """
 
-    __slots__ = ("_data",)
+    __slots__ = ("of",)
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self._data = data
+        self.of = data
 
     @property
     def is_ordered(self) -> bool:
         """Whether the order of the keys matters."""
-        return isinstance(self._data, Ordered)
+        return isinstance(self.of, Ordered)
 
     def __getitem__(self, key: str) -> Any:
         # By `get`, because a keyed result reports a key that it does not have.
-        value = self._data.get(key, MISSING)
+        value = self.of.get(key, MISSING)
         if value is MISSING:
             raise KeyError(key)
         if isinstance(value, Mapping):
@@ -65,14 +65,14 @@ class GuardedState(Mapping[str, Any]):
     # A map with an unknown value may also lack some of its keys, so its keys are unknown too.
 
     def __iter__(self) -> Iterator[str]:
-        if is_unknown(self._data):
+        if is_unknown(self.of):
             raise UnknownRead
-        return iter(self._data)
+        return iter(self.of)
 
     def __len__(self) -> int:
-        if is_unknown(self._data):
+        if is_unknown(self.of):
             raise UnknownRead
-        return len(self._data)
+        return len(self.of)
 
 
 def unknown_as_text(value: Any) -> Any:
@@ -87,9 +87,9 @@ def unknown_as_text(value: Any) -> Any:
 def unwrap(value: Any) -> Any:
     """Return the result of an evaluation on guarded state as plain data; UnknownRead if any part is unknown."""
     if isinstance(value, GuardedState):
-        if is_unknown(value._data):
+        if is_unknown(value.of):
             raise UnknownRead
-        return value._data
+        return value.of
     if isinstance(value, Mapping):
         return {key: unwrap(item) for key, item in value.items()}
     return [unwrap(item) for item in value] if isinstance(value, list | tuple) else value

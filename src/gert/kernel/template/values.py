@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from gert.errors import TemplateEvalError
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.wording import shown
 
@@ -25,6 +26,27 @@ class Missing:
 
 
 MISSING: Final = Missing()
+
+
+class Absent:
+    """In the templates of tools, what is computed from a key that is not there: to be handled, never printed.
+
+    said: what is not there
+    value: the value that it has in other templates
+    """
+
+    __slots__ = ("said", "value")
+
+    def __init__(self, said: str, value: Any = MISSING) -> None:
+        self.said = said
+        self.value = value
+
+    def __bool__(self) -> bool:
+        return truth(self.value)
+
+    def fault(self, meter: Meter) -> TemplateEvalError:
+        """Return the error where it is used."""
+        return meter.fault(f"{self.said}: correct the name, or write `default` for a fallback")
 
 
 class Ordered(dict[str, Any]):
@@ -76,6 +98,8 @@ def truth(value: Any) -> bool:
 
 def is_empty(value: Any) -> bool:
     """Return whether a value is empty; numbers and booleans never are."""
+    if type(value) is Absent:
+        value = value.value
     return is_nothing(value) or (not isinstance(value, bool | int | float) and not value)
 
 

@@ -235,9 +235,14 @@ def world_for(
         binding=binding,
         secrets=inputs.secrets,
     )
+    rendered = {
+        name: lookup.tool
+        for name, lookup in program.tool_names.items()
+        if lookup.tool is not None and name not in callers.embedded
+    }
     worlds: dict[str, World] = {
-        "dry-run": DryRun(real, options.probe_effects),
-        "probe": Probe(real, options.probe_effects),
+        "dry-run": DryRun(real, options.probe_effects, rendered),
+        "probe": Probe(real, options.probe_effects, rendered),
     }
 
     tickets = approvals if isinstance(approvals, TicketApprovals) else None

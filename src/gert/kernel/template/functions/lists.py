@@ -154,14 +154,23 @@ def _items_with_value(meter: Meter, path: Any, value: Any, name: str) -> Iterato
     """Each item of a list, or each value of a map, and what the path leads to in it; an empty path is the item."""
     if not isinstance(path, str):
         raise meter.fault(f"`{name}` needs a path as text, found {kind(path)}", hint=f'as in `{name} "status"`')
-    segments = split_path(path.removeprefix(".")) if path.strip(".") else ()
-    items = values(meter, value) if is_map(value) else list_of(value, meter, name)
-    for item in items:
+    segments = segments_of(path)
+    for item in items_of(meter, value, name):
         meter.step(1 + len(segments))
         found = item
         for segment in segments:
             found = field(found, segment)
         yield item, found
+
+
+def segments_of(path: str) -> tuple[str, ...]:
+    """Return the segments of a path in an item."""
+    return split_path(path.removeprefix(".")) if path.strip(".") else ()
+
+
+def items_of(meter: Meter, value: Any, name: str) -> list[Any] | tuple[Any, ...]:
+    """Return the items of a list, or the values of a map."""
+    return values(meter, value) if is_map(value) else list_of(value, meter, name)
 
 
 def _is(found: Any, wanted: Any, meter: Meter) -> bool:

@@ -44,6 +44,7 @@ from gert.kernel.engine.requests import (
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.secret_refs import refs_in, reveal
 from gert.kernel.governance.contract import UNKNOWN, Contract
+from gert.kernel.runbook.command import call_fault
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.program import Program
 from gert.kernel.template.unknown import is_unknown
@@ -80,11 +81,20 @@ def failure_of(error: Exception) -> Failure:
 
 
 class DryRun:
-    """Calls nothing but previews, and of those only the ones whose effects a probe may have."""
+    """Calls nothing but previews, and of those only the ones whose effects a probe may have.
 
-    def __init__(self, previews: World | None = None, allowed: frozenset[str] = PROBED_EFFECTS) -> None:
+    tools: the tools whose commands gert renders, by name; a call whose command cannot be rendered fails
+    """
+
+    def __init__(
+        self,
+        previews: World | None = None,
+        allowed: frozenset[str] = PROBED_EFFECTS,
+        tools: Mapping[str, Tool] = MappingProxyType({}),
+    ) -> None:
         self._previews = previews
         self._allowed = allowed
+        self._tools = tools
 
     def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """Nothing is known."""
@@ -93,7 +103,7 @@ class DryRun:
         if self._previews is not None and isinstance(ask, CallPreview):
             reason = self._skipped(ask)
             return None if reason is None else ToolAnswer(assumed="dry_run", failure=Failure("denied", reason))
-        return ANSWERS[type(ask)](assumed="dry_run")
+        return _impossible(ask, self._tools) or ANSWERS[type(ask)](assumed="dry_run")
 
     def _skipped(self, ask: CallPreview) -> str | None:
         """Why a preview is not run."""
@@ -263,11 +273,20 @@ class Real:
 
 
 class Probe:
-    """Asks tools that only look; the others, and people, are not asked."""
+    """Asks tools that only look; the others, and people, are not asked.
 
-    def __init__(self, real: World, allowed: frozenset[str] = PROBED_EFFECTS) -> None:
+    tools: as for a dry run
+    """
+
+    def __init__(
+        self,
+        real: World,
+        allowed: frozenset[str] = PROBED_EFFECTS,
+        tools: Mapping[str, Tool] = MappingProxyType({}),
+    ) -> None:
         self._real = real
         self._allowed = allowed
+        self._tools = tools
 
     def immediate(self, ask: Request[Any]) -> AnyAnswer | None:
         """What is not asked is unknown."""
@@ -278,7 +297,7 @@ class Probe:
         # Called with an unknown input, a tool would answer another request.
         if isinstance(ask, CallTool) and self.may_run(ask.contract) and not is_unknown(ask.inputs):
             return None
-        return ANSWERS[type(ask)](assumed="probe")
+        return _impossible(ask, self._tools) or ANSWERS[type(ask)](assumed="probe")
 
     def may_run(self, contract: Contract) -> bool:
         """Whether a contract promises to write nothing, and to touch only what is allowed."""
@@ -297,6 +316,15 @@ class Probe:
             again=cast("ToolAnswer", second).outputs,
             duration=first.duration + second.duration,
         )
+
+
+def _impossible(ask: Request[Any], tools: Mapping[str, Tool]) -> ToolAnswer | None:
+    """The answer to a call that is not made, and could not be: its command cannot be rendered."""
+    tool = tools.get(ask.tool) if isinstance(ask, CallTool) else None
+    if tool is None or not isinstance(ask, CallTool):
+        return None
+    fault = call_fault(tool, tool.actions[ask.action], ask.inputs)
+    return ToolAnswer(failure=Failure("evaluation", fault)) if fault is not None else None
 
 
 def subject_of_call(ask: CallTool | CallExtension | CollectEvidence) -> Subject:
