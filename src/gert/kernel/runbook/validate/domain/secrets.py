@@ -74,12 +74,15 @@ def _passed(
         if not parameter.secret:
             continue
         what = f"the secret input `{name}` of {callee}"
-        if step.inputs.get(name) is not None:
-            yield from _plain(what, origins.of(step.inputs[name], items), step.at("inputs", name))
-        elif step.spread:
-            for source, path in step.spread:
-                yield from _plain(what, origins.spread(source, name, items), path)
-        else:
+        value = step.inputs.get(name)
+        if value is not None:
+            yield from _plain(what, origins.of(value, items), step.at("inputs", name))
+        # A template that renders to nothing leaves the input to `inputs_from`, and then to its default.
+        if not origins.may_be_nothing(value, items):
+            continue
+        for source, path in step.spread:
+            yield from _plain(what, origins.spread(source, name, items), path)
+        if not step.spread:
             yield from _plain(f"the default of {what}", _default(parameter), step.path)
 
 
