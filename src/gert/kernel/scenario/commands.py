@@ -13,6 +13,7 @@ import msgspec
 from gert.errors import GertError
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.command import masked_call
+from gert.kernel.runbook.documents.expectations import ALONE
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_text
 
@@ -99,5 +100,6 @@ def _cut(text: str, begin: int) -> str:
 
 
 def as_written(command: Command) -> Any:
-    """Return a command as a test has it: if it has nothing else, its `argv` alone."""
-    return command[ARGV] if command.keys() == {ARGV} else command
+    """Return a command as a test has it: its `argv` alone, if it is known to have nothing beside it."""
+    said = {part: value for part, value in command.items() if value is not None}
+    return said[ARGV] if said.keys() == {ARGV} and ALONE.keys() <= command.keys() else said

@@ -252,9 +252,9 @@ def command_differences(step: str, want: Any, seen: RunObservation) -> Iterator[
     for wanted, (call, command) in pairs:
         for part, value in wanted.items():
             is_there, there = part in (command or {}), (command or {}).get(part)
-            if is_there and matches(value, there):
+            if matches(value, there) if is_there else value is None:
                 continue
-            before, after = shown_pair(command_text(value), command_text(there))
+            before, after = shown_pair("none" if value is None else command_text(value), command_text(there))
             hint = f"at `{call.path}`" if len(found) > 1 else None
             yield Difference(name if part == ARGV else f"{name}.{part}", before, after if is_there else "none", hint)
             if not isinstance(want, list):

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from gert.errors import GertError
 from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.documents.expectations import ALONE
 from gert.kernel.runbook.documents.steps import AssertStep
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.domain.files.scenario_file import step_of
@@ -84,7 +85,7 @@ def _commands(seen: RunObservation) -> dict[str, Any]:
     kept: set[str] = set()
     left = _MOST_COMMANDS
     for _, name, commands in sorted(found, key=lambda entry: not entry[0]):
-        if len(commands) <= left and all(map(_is_short, commands)):
+        if len(commands) <= left:
             kept.add(name)
             left -= len(commands)
     written = {name: [_written(each) for each in commands] for _, name, commands in found if name in kept}
@@ -94,7 +95,7 @@ def _commands(seen: RunObservation) -> dict[str, Any]:
 def _by_name(step: str, calls: list[ToolCall], program: Program | None) -> Iterator[tuple[str, bool, list[Command]]]:
     """Yield the commands of a step by its id where it has one place or one command, else by path."""
     commands = [(call, _expectable(call.command(program))) for call in calls]
-    if any(not command for _, command in commands):
+    if not all(any(map(_is_short, command.values())) for _, command in commands):
         return
     writes = any(call.writes for call in calls)
     first = commands[0][1]
@@ -109,7 +110,8 @@ def _by_name(step: str, calls: list[ToolCall], program: Program | None) -> Itera
 
 
 def _written(command: Command) -> Any:
-    exact = literal(command)
+    kept = {part: value for part, value in command.items() if _is_short(value)}
+    exact = literal(ALONE | kept if ARGV in kept and len(kept) == len(command) else kept)
     for part in (ARGV, PREVIEW):
         if part in exact and not any("\n" in word for word in exact[part]):
             exact[part] = OneLine(exact[part])

@@ -86,8 +86,8 @@ def _commands(expected: Expectations, seen: RunObservation) -> dict[str, Any]:
         if not any(command_differences(step, want, seen)):
             found[step] = want
         elif commands:
-            parts = {part for each in (want if isinstance(want, list) else [want]) for part in each}
-            now = [{part: literal(each[part]) for part in each if part in parts} for each in commands]
+            parts = dict.fromkeys(part for each in (want if isinstance(want, list) else [want]) for part in each)
+            now = [{part: literal(each.get(part)) for part in parts} for each in commands]
             found[step] = now[0] if all(each == now[0] for each in now) else now
     return found
 

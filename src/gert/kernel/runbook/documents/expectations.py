@@ -46,14 +46,18 @@ class CommandBlock(Model):
     arguments: dict[str, Any] | None = optional(MapOf(DATA), "what is sent with it, for other transports")
 
 
+ALONE: Final = {"stdin": None, "env": None, "cwd": None}
+"""What a command does not have of which only the words are written."""
+
+
 class _Command(Choice):
-    """A command, or its `argv` alone; decoded to the keys that are given."""
+    """A command, or its `argv` alone, which then has nothing beside it; decoded to the keys that are given."""
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> dict[str, Any]:
         """Decode either form."""
         found = super().decode(doc, node, key, value, path)
         if not isinstance(found, CommandBlock):
-            return {"argv": list(found or ())}
+            return {"argv": list(found or ()), **ALONE}
         return as_given(found)
 
 
