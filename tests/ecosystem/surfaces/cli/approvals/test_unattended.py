@@ -93,9 +93,11 @@ def test_a_run_that_waits_for_several_approvals_prints_the_command_for_all_of_th
     every = f"approve all of them: gert approve {run_id} --all\n"
     out = project.gert("resume", run_id, "--detach").ended(0).out
     assert every in out
-    assert re.findall(r"pending for `each\[(\d)\]`", out) == ["0", "1", "2"]
     project.gert("approve", *tickets, "--as", "bob").ended(0)
     project.gert("resume", run_id).ended(0)
+    loop(project)
+    again = project.exec("--detach").ended(0).out
+    assert re.findall(r"pending for `each\[(\d)\]`", again) == ["0", "1", "2"]
     detached(project)
     assert "approve all of them" not in project.gert("resume", "last", "--detach").ended(0).out
 
