@@ -35,6 +35,8 @@ class Origin(msgspec.Struct, frozen=True):
 
 NOTHING: Final = Origin()
 
+# Keys that are made of the keys of later steps take a round each; beyond this, they are made of everything.
+_MOST_ROUNDS: Final = 8
 _FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
 
 
@@ -73,34 +75,40 @@ class Origins:
 
     def _find_keys(self) -> None:
         """Find what the keys of loops and the names of scopes are made of; they may be made of each other."""
-        steps = self._program.steps
-        is_new = any(_is_computed(each) for step in steps for each in (_key(step), step.scope))
-        while is_new:  # each round adds a name to at least one origin, and an origin has only a few
+        if not any(_is_computed(each) for step in self._program.steps for each in (_key(step), step.scope)):
+            return
+        for _ in range(_MOST_ROUNDS):
             before = {**self._keys}, self._all_keys
             for step, items in _around(self._program, self):
-                for template in filter(_is_computed, (_key(step), step.scope)):
-                    found = self.of(template, items)
-                    self._all_keys = _both(self._all_keys, found)
-                    if template is not step.scope:
-                        self._keys[id(step)] = _both(self._keys.get(id(step), NOTHING), found)
-            is_new = before != (self._keys, self._all_keys)
+                if _is_computed(step.scope):
+                    self._all_keys = _both(self._all_keys, self.of(step.scope, items))
+                if _is_computed(_key(step)):
+                    self._keys[id(step)] = _both(self._keys.get(id(step), NOTHING), self.of(_key(step), items))
+                    self._all_keys = _both(self._all_keys, self._keys[id(step)])
+            if before == (self._keys, self._all_keys):
+                return
+        self._keys = dict.fromkeys(self._keys, self.everything)
+        self._all_keys = self.everything
 
     def of(self, value: Any, items: Mapping[str, Origin] | None = None) -> Origin:
         """Return the origin of a value as written; `items` are those of the loops around it."""
         found = [self.at(each.path, items or {}) for _, template in templates_in(value) for each in template.references]
         return _merged(found) if found else Origin(literal=value is not None and not _is_empty(value))
 
-    def may_be_nothing(self, value: Any, items: Mapping[str, Origin]) -> bool:
-        """Return whether a value as written may render to nothing: unless it is text or an input that is always set."""
+    def may_be_nothing(self, value: Any, items: Mapping[str, Any]) -> bool:
+        """Return whether a value as written may render to nothing: text does not, nor an input that is always set."""
         if not isinstance(value, Template):
-            return value is None
-        if value.path is None or len(value.path) != 1 or value.path[0] in items:
-            return value.is_value
-        block = self._program.runbook.meta.inputs.get(value.path[0])
-        if block is None or value.path[0] in self._outputs:
+            return value is None or value is MISSING or value is _UNKNOWN
+        if not value.is_value:
+            return False
+        if not value.path or value.path[0] in items or value.path[0] in self._outputs:
             return True
-        parameter = block.parameter()
-        return not parameter.required and parameter.default is None
+        head, rest = value.path[0], value.path[1:]
+        if head in self._constants:  # a constant of constants is not followed further
+            return self.may_be_nothing(reduce(_below, rest, self._constants[head]), self._constants)
+        block = self._program.runbook.meta.inputs.get(head)
+        parameter = block.parameter() if block is not None and not rest else None
+        return parameter is None or not (parameter.required or parameter.default is not None)
 
     def at(self, path: tuple[Any, ...], items: Mapping[str, Origin]) -> Origin:
         """Return the origin of what a path leads to."""
@@ -187,9 +195,7 @@ class Origins:
         head, *rest = *split_path(source), key
         if head not in self._constants or head in items:
             return self.at((head, *rest), items)
-        value = self._constants[head]
-        for segment in rest:
-            value = _below(value, segment)
+        value = reduce(_below, rest, self._constants[head])
         # A map in the file has the keys that are written there, and no others.
         is_absent = value is MISSING or value is None
         found = () if is_absent else (self._constant(head, tuple(rest)),)

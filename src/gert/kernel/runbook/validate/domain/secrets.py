@@ -73,17 +73,18 @@ def _passed(
     for name, parameter in contract.inputs.items():
         if not parameter.secret:
             continue
-        what = f"the secret input `{name}` of {callee}"
+        what = target = f"the secret input `{name}` of {callee}"
         value = step.inputs.get(name)
         if value is not None:
             yield from _plain(what, origins.of(value, items), step.at("inputs", name))
+            what = f"if `inputs` gives it nothing, {what}"
         # A template that renders to nothing leaves the input to `inputs_from`, and then to its default.
         if not origins.may_be_nothing(value, items):
             continue
         for source, path in step.spread:
             yield from _plain(what, origins.spread(source, name, items), path)
         if not step.spread:
-            yield from _plain(f"the default of {what}", _default(parameter), step.path)
+            yield from _plain(f"the default of {target}", _default(parameter), step.path)
 
 
 def _default(parameter: Parameter) -> Origin:
