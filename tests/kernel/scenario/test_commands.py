@@ -19,6 +19,7 @@ from gert.kernel.scenario.update import updates
 
 INPUTS = {"key": {"type": "any", "default": "k"}}
 PROCESS: dict[str, Any] = {"argv": ["t", "GET", "{{ .key }}"], "stdin": "in {{ .key }}", "env": {"A": "{{ .key }}"}}
+WORDS: dict[str, Any] = {"argv": PROCESS["argv"]}
 SERVER: dict[str, Any] = {"transport": "mcp", "connect": "https://example.com/mcp"}
 LOOP: dict[str, Any] = {"for_each": {"as": "each", "over": ["a", "b"]}, "inputs": {"key": "{{ .each }}"}}
 
@@ -62,16 +63,25 @@ def unmet(found: RunObservation, commands: Any) -> list[str]:
 @pytest.mark.parametrize(
     "commands",
     [
-        {"s": ["t", "GET", "k"]},
-        {"s": ["t", "/^G.T$/", "k"]},
+        {"s": {"argv": ["t", "GET", "k"]}},
         {"s": {"stdin": "in k"}},
         {"s": {"argv": ["t", "GET", "k"], "stdin": "/^in/", "env": {"A": "k"}}},
-        {"s": [["t", "GET", "k"]]},
+        {"s": [{"argv": ["t", "/^G.T$/", "k"]}]},
     ],
     ids=str,
 )
 def test_a_command_that_is_expected(commands: Any) -> None:
     assert unmet(seen(call("s")), commands) == []
+
+
+@pytest.mark.parametrize(
+    "commands", [{"s": ["t", "GET", "k"]}, {"s": ["t", "/^G.T$/", "k"]}, {"s": [["t", "GET", "k"]]}]
+)
+def test_words_alone_are_the_whole_command(commands: Any) -> None:
+    assert unmet(seen(call("s"), action=WORDS), commands) == []
+    assert unmet(seen(call("s"), action={**WORDS, "cwd": "/"}), commands) == [
+        "expected_commands.s.cwd: expected `none`, found `/`"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +91,7 @@ def test_a_command_that_is_expected(commands: Any) -> None:
         ({"s": ["t", "DEL", "k"]}, "expected_commands.s: expected `t DEL k`, found `t GET k`"),
         ({"s": {"stdin": "out"}}, "expected_commands.s.stdin: expected `out`, found `in k`"),
         ({"s": {"cwd": "/srv"}}, "expected_commands.s.cwd: expected `/srv`, found none"),
+        ({"s": ["t", "GET", "k"]}, "expected_commands.s.stdin: expected `none`, found `in k`"),
         ({"s": {"env": {}}}, 'expected_commands.s.env: expected `{}`, found `{"A":"k"}`'),
         ({"s": [["t"], ["t"]]}, "expected_commands.s: expected 2 commands, found 1"),
         ({"never": ["t", "x"]}, "expected_commands.never: expected `t x`, found that it was not run"),
@@ -101,7 +112,7 @@ def test_a_command_that_differs_is_told_with_what_was_found(commands: Any, told:
     ids=["one for every call", "one after the other", "by item"],
 )
 def test_the_calls_of_a_loop_are_expected_like_answers_are_given(commands: Any) -> None:
-    assert unmet(seen(call("s", **LOOP)), commands) == []
+    assert unmet(seen(call("s", **LOOP), action=WORDS), commands) == []
 
 
 def test_of_many_calls_that_differ_in_the_same_way_one_is_told() -> None:
@@ -111,7 +122,7 @@ def test_of_many_calls_that_differ_in_the_same_way_one_is_told() -> None:
 
 def test_a_step_inside_a_loop_is_named_by_the_end_of_its_path() -> None:
     group = {"id": "all", "type": "group", "steps": [call("s", inputs={"key": "{{ .each }}"})]}
-    found = seen({**group, "for_each": LOOP["for_each"]})
+    found = seen({**group, "for_each": LOOP["for_each"]}, action=WORDS)
     assert unmet(found, {"all[0]/s": ["t", "GET", "a"], "all/s": ["t", "GET", "/./"]}) == []
     assert unmet(found, {"all[1]/s": ["t", "GET", "a"]}) != []
 
@@ -128,7 +139,7 @@ def test_a_call_of_a_server_is_expected_by_name_and_arguments(renamed: bool) -> 
 
 
 def test_an_update_writes_what_is_run_now_and_keeps_what_holds() -> None:
-    found = seen(call("s"), call("r", **LOOP))
+    found = seen(call("s"), call("r", **LOOP), action=WORDS)
     expected = expectations(
         expected_commands={
             "s": ["t", "DEL", "k"],
@@ -139,7 +150,7 @@ def test_an_update_writes_what_is_run_now_and_keeps_what_holds() -> None:
     )
     assert updates(expected, found)["expected_commands"] == {
         "s": ["t", "GET", "k"],
-        "r": [["t", "GET", "a"], ["t", "GET", "b"]],
+        "r": [{"argv": ["t", "GET", "a"]}, {"argv": ["t", "GET", "b"]}],
         "r[0]": ["t", "/./", "a"],
     }
 
@@ -149,6 +160,11 @@ def test_a_recorded_test_passes_on_its_own_run() -> None:
     made = recorded_test(found, "d")
     assert set(made["expected_commands"]) == {"s", "r[0]", "r[1]"}
     assert list(differences(expectations(**yaml.safe_load(yaml.safe_dump(_plain(made)))), found, [])) == []
+
+
+def test_a_recording_leaves_out_long_parts_and_keeps_the_others() -> None:
+    found = seen(call("s", inputs={"key": "k"}), action={"argv": ["t", "{{ .key }}"], "stdin": "x" * 3000})
+    assert recorded_test(found, "d")["expected_commands"] == {"s": {"argv": ["t", "k"]}}
 
 
 def _plain(value: Any) -> Any:
