@@ -109,7 +109,7 @@ def test_the_commands_of_the_pipeline_pass_with_the_wheel(released: Path, empty_
     )
     more = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     commands = [step["run"] for step in workflow["jobs"]["test"]["steps"] if "run" in step]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         run(command, project, empty_python, **more)
     assert run("gert version", project, empty_python).startswith(f"gert {__version__} (")
