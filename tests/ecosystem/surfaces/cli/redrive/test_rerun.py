@@ -238,6 +238,15 @@ class TestPeopleAndSecrets:
         assert project.noted() == ["two"]
         project.verifies(newest(project))
 
+    def test_a_detached_run_that_is_run_again_asks_here(self, project: Project) -> None:
+        project.runbook(note("one", tool="restart"), tools=TOOLS, governance=ASKS)
+        said = project.exec("--json", "--detach").ended(0).said
+        project.gert("reject", said["pending"][0]["ticket_id"], "--as", "bob", "--reason", "no").ended(0)
+        project.gert("resume", said["run_id"]).ended(3)
+        rerun = ("rerun", said["run_id"], "--from", "one", "--json")
+        assert project.gert(*rerun, stdin="y now\n").ended(0).said["status"] == "completed"
+        assert project.noted() == ["one"]
+
     def test_an_approver_of_the_old_run_may_not_start_the_new_one(self, project: Project) -> None:
         rule = {"effects": ["restart"], "action": "require-approval", "separation_of_duties": True}
         project.runbook(

@@ -62,7 +62,7 @@ def list_(everything: bool, drop_box: str | None, run_id: str | None, ledger: Le
 def show(ticket: str, drop_box: str | None, ledger: LedgerChoice, as_json: bool) -> int:
     """Show what would run, which rule requires approval, and the responses.
 
-    TICKET is the id of a ticket, a unique prefix of it, or `last`: the one that the last run waits for.
+    TICKET is the id of a ticket, a unique prefix of it, or `last`: that of the run that was written to last.
     """
     place = tickets_place(*ledger, drop_box, os.environ)
     found = asyncio.run(show_ticket(place, os.environ, ticket))

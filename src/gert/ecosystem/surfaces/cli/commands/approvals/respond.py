@@ -66,8 +66,8 @@ approve = _command(
     "approve",
     """Approve requests of a run; `gert approvals show TICKET` shows one first.
 
-    TICKET is the id of a ticket, a unique prefix of it, or `last`: the one that the last run waits for. With --all, RUN
-    is the id of a run, a unique prefix of it, or `last`: all its open tickets are approved.
+    TICKET is the id of a ticket, a unique prefix of it, or `last`: that of the run that was written to last. With
+    --all, RUN is the id of a run, a unique prefix of it, or `last`: all its open tickets are approved.
     An approval that would not count is refused; the other tickets are answered all the same.
     """,
     approved=True,
@@ -78,8 +78,8 @@ reject = _command(
     "reject",
     """Reject requests of a run; one rejection closes a ticket.
 
-    TICKET is the id of a ticket, a unique prefix of it, or `last`: the one that the last run waits for. With --all, RUN
-    is the id of a run, a unique prefix of it, or `last`: all its open tickets are rejected.
+    TICKET is the id of a ticket, a unique prefix of it, or `last`: that of the run that was written to last. With
+    --all, RUN is the id of a run, a unique prefix of it, or `last`: all its open tickets are rejected.
     A rejection that would not count is refused; the other tickets are answered all the same.
     """,
     approved=False,

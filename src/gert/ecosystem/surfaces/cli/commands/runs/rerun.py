@@ -32,6 +32,7 @@ def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> B
     RUN is the id of the earlier run, a unique prefix of it, or `last`. It must have ended; gert does not change it. The
     new run is recorded in the same ledger, and its `run_forked` event names the earlier run. Inputs come from the
     earlier run; you can change one with --var if the path up to the step stays the same. Secrets are resolved again,
-    and approvals from the step on are requested again.
+    and approvals from the step on are requested again: at the terminal, unless you pass --wait or --detach.
     """
+    shared["approvals"] = shared["approvals"] or "terminal"  # it is a new run, also if the earlier one was detached
     return partial(rerun, RerunOptions(run_id=run_id, step=step, break_glass=break_glass, **shared))
