@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.kernel.scenario.plays import END, call, expectations, scenario, setup
+from tests.kernel.scenario.plays import END, call, drive, expectations, scenario, setup
 
-from gert.kernel.engine.requests import Request, RunLanes
 from gert.kernel.engine.run import run
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.program import Program, ToolLookup
@@ -36,24 +35,8 @@ def seen(*steps: dict[str, Any], action: dict[str, Any] = PROCESS, **meta: Any) 
     lookup = ToolLookup("t", (), "t.tool.yaml", load(yaml.safe_dump(tool).encode(), kind="tool"))
     made = Program(load(yaml.safe_dump(book).encode(), kind="runbook").model, {"t": lookup})
     script, found = Script(scenario(tool_responses={"t": {}}), made), RunObservation((), made)
-    _drive(run(setup(made)), script, found)
+    drive(run(setup(made)), script, found)
     return found
-
-
-def _drive(steps: Any, script: Script, found: RunObservation) -> Any:
-    value: Any = None
-    while True:
-        try:
-            item = steps.send(value)
-        except StopIteration as end:
-            return end.value
-        value = None
-        if isinstance(item, RunLanes):
-            value = [_drive(lane, script, found) for lane in item.lanes]
-        elif isinstance(item, Request):
-            value = script.answer(item)
-        else:
-            found.take(item.payload, item.path)
 
 
 def unmet(found: RunObservation, commands: Any) -> list[str]:
